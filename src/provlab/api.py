@@ -17,7 +17,7 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, Family, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
-from provlab.statistics.flaws import ORDER_FREE
+from provlab.statistics.flaws import ORDER_FREE, SPREAD
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -45,6 +45,21 @@ def described(bench: Bench) -> tuple[dict[str, Any], ...]:
     )
 
 
+def _units_may_be_spread(bench: Bench) -> bool:
+    """Whether one model with gates has so many more hidden units that each may be a part of one of the other's.
+
+    phi_MATCH pairs units one to one, and could not see it (`provlab.statistics.flaws.SPREAD`).
+    """
+    counts = []
+    for model in bench.models.values():
+        anatomy = model.anatomy
+        if not any(role.partition(".")[0] == "gate" for role in anatomy.roles):
+            return False
+        mlps = [len(anatomy.mlps(block)) for block in range(anatomy.n_blocks)]
+        counts.append(anatomy.mlp_width * max(mlps, default=1))
+    return max(counts) > SPREAD * min(counts)
+
+
 def compare(
     a: str | Path,
     b: str | Path,
@@ -68,7 +83,8 @@ def compare(
     a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
     statistics : sequence of str, optional
-        Registered names; all by default. One that does not apply to the pair, or fails, becomes a row with the reason.
+        Registered names; the default set otherwise, with phi_anchor where one model has more than 1.5 times as many
+        hidden units. One that does not apply to the pair, or fails, becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
     primary : str, optional
@@ -113,6 +129,8 @@ def compare(
         one = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((one, one), (), options, primary, fdr)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
+    if statistics is None and not until_settled and _units_may_be_spread(bench):  # known before any test is made
+        names = [*names, "phi_anchor"]
     options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
     if until_settled:
         records = [

@@ -80,18 +80,44 @@ def test_two_units_once_hid_all_others(models, text, tmp_path, monkeypatch):
     assert "write less than" in outcome.detail.withheld
 
 
-def test_units_spread_wide_are_said_to_stand_in_groups(models, text, tmp_path):
-    copy = disguised(models["base"], tmp_path / "copy", "fan=0.3", usual=("T2",))
-    result, by_name = outcomes(models["base"], copy, text, ["phi_match", "phi_anchor"])
-    assert by_name["phi_anchor"].log10_p < -50
+@pytest.mark.parametrize("tilt", [0.3, 0.7])
+def test_units_that_were_spread_are_found_or_said_to_go_unseen(models, text, tmp_path, tilt):
+    """At 0.3 the gates of the parts are alike, at 0.7 no longer: what is left to see is how many units there are."""
+    copy = disguised(models["base"], tmp_path / "copy", f"fan={tilt}", usual=("T2",))
+    names = ["phi_match", "phi_match_unsigned"]
+    result, by_name = outcomes(models["base"], copy, text, names)
+    for name in names:
+        fooled = by_name[name]
+        assert fooled.log10_p > -3, name
+        assert {block.detail.power for block in fooled.blocks} == {0.0}
+    assert result.outcome == "could not be tested"
+    assert "A copy may go unseen by phi_match, phi_match_unsigned (3 of 3 blocks: copy has" in result.verdict()
+    assert "phi_anchor" in result.verdict()
+    unasked = api.compare(models["base"], copy, text=text, **SIZES)
+    assert {record.statistic: record.outcome for record in unasked.records}["phi_anchor"].log10_p < -20
+    assert unasked.outcome in ("rejected", "same function")
+    plain = api.compare(models["base"], models["other"], text=text, **SIZES)
+    assert "phi_anchor" not in [record.statistic for record in plain.records]
+
+
+def test_units_spread_over_as_many_are_said_to_stand_in_groups(models, text, tmp_path):
+    """Two copies, each spread by itself: as many units in either, so that their number says nothing."""
+    copies = [disguised(models["base"], tmp_path / f"copy{n}", "fan=0.3", usual=("T2",), seed=n) for n in (0, 1)]
+    result, by_name = outcomes(*copies, text, ["phi_match"])
     fooled = by_name["phi_match"]
     assert fooled.log10_p > -3
     assert all("groups of like gates" in block.detail.blind for block in fooled.blocks)
     assert {block.detail.power for block in fooled.blocks} == {0.0}
-    assert "copy has most of its output from units in groups" in result.verdict()
-    alone = outcomes(models["base"], copy, text, ["phi_match"])[0]
-    assert alone.outcome == "could not be tested"
-    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has most of its output" in alone.verdict()
+    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy0 has most of its output" in result.verdict()
+
+
+def test_a_copy_spread_over_experts_acquits_nobody(models, text, tmp_path):
+    """Each of four experts has as many units as the base, all together four times as many."""
+    copy = disguised(models["base"], tmp_path / "copy", "fan=0.7", "experts=4", usual=())
+    result, by_name = outcomes(models["base"], copy, text, ["phi_match_unsigned"])
+    assert by_name["phi_match_unsigned"].log10_p > -3
+    assert result.outcome == "could not be tested"
+    assert api.compare(models["base"], copy, text=text, **SIZES).outcome in ("rejected", "same function")
 
 
 def test_a_spread_copy_with_a_block_more_could_not_be_tested(models, text, tmp_path):
@@ -103,7 +129,10 @@ def test_a_spread_copy_with_a_block_more_could_not_be_tested(models, text, tmp_p
     assert fooled.log10_p > -3
     assert {block.detail.power for block in fooled.blocks} == {0.0}
     assert result.outcome == "could not be tested"
-    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has most" in result.verdict()
+    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has" in result.verdict()
+    found, by_name = outcomes(models["base"], copy, text, ["phi_anchor"])
+    assert by_name["phi_anchor"].log10_p < -10
+    assert found.outcome == "rejected"
 
 
 DEAD = {

@@ -14,8 +14,9 @@ its own null law:
   keep the same ones. *Untrained tokens* is phi_UNSEEN in these coordinates. Short random projections of the rows as
   they stand show which of them were drawn from one seed after training (`phi_unseen.drawn_alike`).
 
-Holm over all tests of the shelf keeps the family-wise error. A model is kin where a test that asks for no order rejects
-by hidden units, or two kinds of rows agree; else the answer is weaker, see `Kin.outcomes`.
+Holm over all tests of the shelf keeps the family-wise error. A model is kin where *both rows* rejects; else the answer
+is weaker, see `Kin.outcomes`. An order and rows of untrained tokens are no kinship even together, as both can be given
+to any model and change no output.
 """
 
 import json
@@ -32,6 +33,7 @@ from provlab.errors import CheckpointError, InputError, NotComparableError, Prov
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.kept import read_arrays, write_arrays
+from provlab.models.canonical import applied, merged, silu
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.family import LEVEL
@@ -45,9 +47,10 @@ from provlab.statistics.phi_unseen import LEAST, centred, untrained
 from provlab.statistics.text import spellings
 from provlab.statistics.two_views import Views, tied
 
-SCHEMA = "provlab.shelf/2"
+SCHEMA = "provlab.shelf/3"
 UNITS, TOKENS, ANCHORS = 512, 512, 2048  # rows of each kind that are kept, at most
 SKETCH = 64  # dimensions of the projections of rows as they stand
+_NODES = 24  # at which a normal input of a gate is seen
 _RIDGE = 0.01  # of the mean eigenvalue of the anchors: directions that they hardly show are not blown up
 UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
 KIN, ORDER, ROWS, NONE = "kin", "by order alone", "rows of one origin", "none"
@@ -55,8 +58,8 @@ NOT_TESTED = (
     "other blocks than the first, and units beyond the first "
     f"{UNITS}: a model whose units were put in another order, or whose stream was rotated, shows by its untrained "
     "tokens alone",
-    "whether units of these rows write anything: rows that do nothing can be put into a model, and rows of untrained "
-    "tokens copied, at no cost; by activations, provlab compare asks how much agreeing units write",
+    "what units of these rows write on text: it is estimated by weights, and rows of untrained tokens can be copied "
+    "at no cost; by activations, provlab compare asks how much agreeing units write",
     "sorts of both models by a rule unlike the keys that were tested: so agreement by order alone makes no kin",
     "models that are not on the shelf: none of them is no acquittal; provlab compare reads two models whole",
 )
@@ -71,6 +74,8 @@ class Fingerprint:
     ----------
     up, second
         ``(units, width)``: rows of up projection and gate, or columns of the down projection.
+    written
+        ``(units,)``: what each of them writes of the block's output by weights, as if the kept units were all.
     unseen
         ``(tokens, anchors)``: coordinates of untrained tokens.
     tokens, anchors
@@ -87,6 +92,7 @@ class Fingerprint:
     digest: str
     up: Rows
     second: Rows
+    written: NDArray[np.float32]
     unseen: Rows
     tokens: NDArray[np.int64]
     anchors: NDArray[np.int64]
@@ -113,7 +119,10 @@ class Fingerprint:
         if order_of_units is None and len(kept["tokens"]) < LEAST:
             raise NotComparableError(f"{source} has nothing that a shelf keeps; compare it by provlab compare")
         up, second = (_half(rows) for rows in hidden)
-        return cls(source, checkpoint.digest, up, second, **kept, width=anatomy.width, sorted_by=order_of_units)
+        written = _written(model)[: len(up)] if len(up) else np.empty(0, np.float32)
+        return cls(
+            source, checkpoint.digest, up, second, written, **kept, width=anatomy.width, sorted_by=order_of_units
+        )
 
     def write(self, shelf: Path) -> Path:
         """Put it on a shelf, under its digest."""
@@ -156,6 +165,36 @@ def _hidden(model: Model) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     if anatomy.has("gate"):
         return up, anatomy.read(checkpoint, "gate", 0, units=units)
     return up, np.ascontiguousarray(anatomy.read(checkpoint, "down", 0)[:, :units].T)
+
+
+def _written(model: Model) -> NDArray[np.float32]:
+    """Share of the output of block 0 that each hidden unit writes, by weights, times units over those that are kept.
+
+    A gate g with bias b sees inputs of mean m and scale s in each dimension, the bias and weight of the norm before it:
+    b + g.m plus normal noise of standard deviation |g s|. So a unit whose gate is shut by its bias writes nothing, and
+    units of one gate are brought together first (`provlab.models.canonical`).
+    """
+    anatomy, checkpoint = model.anatomy, model.checkpoint
+
+    def read(role: str | None) -> NDArray[np.float32] | None:
+        return anatomy.read(checkpoint, role, 0) if role and anatomy.has(role) else None
+
+    key = "gate" if anatomy.has("gate") else "up"
+    rows, bias, norm = read(key), read(f"{key}_bias"), anatomy.norm_before(key)
+    up, down = anatomy.read(checkpoint, "up", 0), anatomy.read(checkpoint, "down", 0).T  # (units, width)
+    assert rows is not None
+    scale, mean = read(norm), read(f"{norm}_bias" if norm else None)
+    spread = np.linalg.norm(rows if scale is None else rows * scale, axis=1)
+    middle = (0.0 if bias is None else bias) + (0.0 if mean is None else rows @ mean)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    seen = np.asarray(middle)[..., None] + spread[:, None] * nodes  # (units, nodes)
+    fires = np.sqrt(np.square(silu(seen)) @ (weights / weights.sum()))  # GELU differs little
+    activity = fires * (np.linalg.norm(up, axis=1) if key == "gate" else 1.0)
+    units = merged(rows if key == "gate" else None, up, down, activity)
+    really = [np.linalg.norm(applied(units, side, role), axis=1) for side, role in ((up, "up"), (down, "down"))]
+    squares = np.square(fires * really[1] * (really[0] if key == "gate" else really[0] > 0), dtype=np.float64)
+    total = squares.sum()
+    return np.asarray(squares / total * max(len(squares) / UNITS, 1.0) if total > 0 else squares, np.float32)
 
 
 def _sorted_by(model: Model) -> dict[str, Any] | None:
@@ -238,7 +277,8 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
     sides = []
     for side in (a, b):
         up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
-        sides.append(Views(second, up, np.zeros((0, 0), np.int64), None, tied(second, up)))
+        written = side.written[up.places].astype(np.float64)
+        sides.append(Views(second, up, np.zeros((0, 0), np.int64), written, tied(second, up)))
     result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
     if result.detail.withheld:
         raise NotComparableError(result.detail.withheld)
@@ -297,16 +337,15 @@ class Kin(views.Report):
     def outcomes(self) -> dict[str, str]:
         """For each model of the shelf how it is related.
 
-        "kin" where both rows of hidden units agree in any order, or up rows and untrained tokens do; "by order alone"
-        where up rows do, and nothing else; "rows of one origin" where untrained tokens do, and nothing else; else
-        "none".
+        "kin" where both rows of hidden units agree in any order; "rows of one origin" where untrained tokens do, be it
+        with up rows; "by order alone" where up rows do, and nothing else; else "none".
         """
         rejecting: dict[str, set[str]] = {test["source"]: set() for test in self.tests}
         for test in self.tests:
             if test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL):
                 rejecting[test["source"]].add(test["test"])
         return {
-            source: KIN if BOTH in by or by == {UP, UNSEEN} else ORDER if UP in by else ROWS if by else NONE
+            source: KIN if BOTH in by else ROWS if UNSEEN in by else ORDER if UP in by else NONE
             for source, by in rejecting.items()
         }
 
@@ -349,7 +388,8 @@ _WEAKER = {
     ORDER: "hidden units agree by order alone, and by no test that ignores it. A common origin does that, and so does "
     "one rule by which both were sorted; provlab compare can tell by activations.",
     ROWS: "the embedding rows of tokens that no text has are of one origin: a common ancestor, a common initial draw, "
-    "or copied rows, which change no output. Nothing is said of the other weights.",
+    "or copied rows, which change no output, as an order of hidden units does not either. Nothing is said of the other "
+    "weights; provlab compare can tell by activations.",
 }
 
 

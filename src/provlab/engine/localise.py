@@ -39,8 +39,8 @@ def all_with_all(
 ) -> list[PairRecord]:
     """Compare all blocks of two models with all, by those of these statistics that can.
 
-    These are phi_match and its unsigned form, where both models have gates, and phi_u: each sees what the other does
-    not, and how many tests there are is known before any is made.
+    These are phi_match, its unsigned form and phi_anchor, where both models have gates, and phi_u: each sees what the
+    others do not, and how many tests there are is known before any is made.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def all_with_all(
         It is asked for, and none of them can.
     """
     gated = all(model.anatomy.has("gate") for model in bench.models.values())
-    able = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned")]
+    able = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned", "phi_anchor")]
     able += [name for name in names if name == "phi_u"]
     if explicit and not able:
         raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")

@@ -126,10 +126,14 @@ class Whole(NamedTuple):
         The units that there really are, seen twice.
     down
         What each of these writes, ``(units, width)``.
+    written
+        Name of each expert -> what share of the block's output each of its units writes, ``(h,)``, once units of one
+        gate were brought together, in whichever expert they stand.
     """
 
     views: Views
     down: Array
+    written: Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -158,6 +162,7 @@ class Inputs(Features):
         assert block is not None
         mlps = self._mlps(block)
         of_block, views = carried(mlps.own, mlps.output), {}
+        whole = self._joined(mlps)
         for name in self.model.anatomy.mlps(block):
             gate, up = mlps.activations[name]
             down = mlps.downs[name].T
@@ -166,9 +171,10 @@ class Inputs(Features):
             really = [applied(units, rows, role) for role, rows in kinds.items()]
             if np.logical_and.reduce([rows.any(axis=1) for rows in really]).sum() < 2:
                 continue  # an expert that is empty, which anybody can add, stops no test of the others
-            within = shares(gate, up, down, units)
-            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
-        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
+            # what an expert writes may be taken back by another one, so that neither share is one of the block's alone
+            written = np.minimum(shares(gate, up, down, units) * of_block[name], whole.written[name])
+            views[name] = viewed(gate, up, self.tokens, units, written, name=f"expert {name}")
+        return views[""] if list(views) == [""] else views | {WHOLE: whole.views}
 
     def whole(self, block: int) -> Whole:
         """All experts of a block as one MLP."""
@@ -205,7 +211,11 @@ class Inputs(Features):
         kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
         by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
         views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
-        return Whole(views, down[kept][views.gate.places])
+        ends = np.cumsum([len(mlps.gates[name]) for name in used])[:-1]
+        of_each = {name: np.zeros(len(rows)) for name, rows in mlps.gates.items()}
+        return Whole(
+            views, down[kept][views.gate.places], of_each | dict(zip(used, np.split(written, ends), strict=True))
+        )
 
     def _hidden(self, gate: Array, up: Array) -> Array:
         """What enters the down projection, by the activation function that the config names: GELU, or else SiLU."""
@@ -330,8 +340,9 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
         detail = replace(detail, withheld=details[0].withheld)
     if reached := [each.power for each in every if each.power is not None]:
         detail = replace(detail, power=smallest_of(reached))
-        blind = [each.blind for each in every if each.blind]
-        if blind and not any(reached):  # none of them could have found a copy
-            detail = replace(detail, blind=blind[0])
+        blind = {names: result.detail.blind for names, result in results.items() if result.detail.blind}
+        # a copy may be spread over all experts, each of which has as many units as the other model
+        if (WHOLE, WHOLE) in blind or (blind and not any(reached)):
+            detail = replace(detail, power=0.0, blind=blind.get((WHOLE, WHOLE), next(iter(blind.values()))))
     value = float(np.mean([result.value for result in counted]))
     return BlockResult(results[pair].block, value, smallest_of([log10_p[pair]]), detail, results[pair].matching)

@@ -45,6 +45,9 @@ ORDERED, ORDER_FREE = frozenset(_TABLE["ordered"]), tuple(_TABLE["order_free"])
 ROWS = frozenset(_TABLE["rows"])
 #: statistics that no disguise without a cost hides from: an acquittal needs one of them
 STANDING = tuple(name for name in ORDER_FREE if not any(name in f.fooled for f in DISGUISES if not f.cost))
+#: tests one to one cannot see units that were spread where one model has more than so many times the other's: a copy
+#: that writes each unit over two or more has twice as many, and the zoo's models of one width the same number
+SPREAD = 1.5
 
 
 def applicable(names: Collection[str], *, gated: bool, experts: bool) -> list[str]:

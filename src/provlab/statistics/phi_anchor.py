@@ -15,7 +15,8 @@ one gate whose outputs cancel are merged with each other, so such decoys vanish.
 (`faint`) are often alone at a gate; so merged units are compared only if they and the anchor's units are among those
 that carry 90% of the output, a rule that was settled after such decoys had framed models without it.
 
-It reads each block twice, and is run when it is named.
+It reads each block twice. It is run when it is named, and beside the others where one model has so many more units
+that phi_MATCH could not see them spread (`provlab.statistics.flaws.SPREAD`).
 """
 
 import math
@@ -72,7 +73,7 @@ class OfExperts(experts.Inputs):
     def block(self, block: int | None) -> Parts:
         """Both activations of one block, and what its units write."""
         assert block is not None
-        return Parts(*self.whole(block))
+        return Parts(*self.whole(block)[:2])
 
 
 def along(parts: Parts, anchor: Views) -> Views:
@@ -121,8 +122,8 @@ class PhiAnchor(PhiMatchUnsigned):
     roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
-    def _in_groups(self, sides: Sequence[Views]) -> str:
-        """Groups are what this statistic brings together."""
+    def _spread(self, sides: Sequence[Views]) -> str:
+        """Units that were spread are what this statistic brings together."""
         return ""
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:

@@ -27,7 +27,9 @@ may count write less than half of the output, a block that does not reject has n
 If most of its blocks are so, a pair has none. That takes p-values away and never makes one smaller. Where a model has
 most of its output from units in groups of like gates, as if each had been spread over several, the p-value stays, as
 models that were trained for a short time are so too; but the block could not have found a copy (``blind``), and its
-``power`` is none.
+``power`` is none. The same is said where one model has more than `SPREAD` times as many units. Units are paired one to
+one, and a copy that wrote each of its units over two or more, whatever their gates, has at least twice as many; where
+fewer than half of them were spread, the others are there to be found.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -49,6 +51,7 @@ from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
 from provlab.statistics import experts
 from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
+from provlab.statistics.flaws import SPREAD
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching, withheld
 from provlab.statistics.text import one_pass
@@ -59,6 +62,10 @@ TOO_FEW = "units whose gate and up projections differ write less than half of th
 TOO_FAINT = (
     "units agree that write less than 5% of the output, be it that they were put there to look alike or that others "
     "were put beside them"
+)
+MANY = (
+    "the {} has {:,} hidden units that write anything, and the other {:,}: a copy each of whose units was spread over "
+    "two or more has as many; phi_anchor brings them together"
 )
 IN_GROUPS = (
     "the {} has most of its output from units in groups of like gates, as if each had been spread over several; "
@@ -137,8 +144,8 @@ class PhiMatch(Statistic):
     name = "phi_match"
     reads = "gate and up activations on text"
     # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
-    # units could inflate shares; 12: experts that are all active
-    version = 15
+    # units could inflate shares; 12: experts that are all active; 15: power beside a model of many more units
+    version = 16
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -276,12 +283,18 @@ class PhiMatch(Statistic):
             detail = replace(detail, floor=0.0, power=0.0, withheld=silent)
             smallest = 0.0
         # a copy that is found comes near what a block can reach; a few units that agree by chance do not
-        elif smallest > power / 2 and (groups := self._in_groups(matched.sides)):
-            detail = replace(detail, power=0.0, blind=groups)  # a valid p-value, and no evidence that nothing is there
+        elif smallest > power / 2 and (why := self._spread(matched.sides)):
+            detail = replace(detail, power=0.0, blind=why)  # a valid p-value, and no evidence that nothing is there
         return BlockResult(block, result.rho, smallest, detail, matching)
 
-    def _in_groups(self, sides: Sequence[Views]) -> str:
-        """Say which model has most of its output from units in groups of like gates; empty where none has."""
+    def _spread(self, sides: Sequence[Views]) -> str:
+        """Say which model may have each unit of the other spread over several; empty where none may.
+
+        It has many more units, or most of its output from units in groups of like gates.
+        """
+        units = [len(side.gate) for side in sides]
+        if max(units) > SPREAD * min(units):
+            return MANY.format(("first", "second")[units.index(max(units))], max(units), min(units))
         for which, side in zip(("first", "second"), sides, strict=True):
             if side.tied is not None and side.written is not None:
                 share = float(side.written[grouped(np.asarray(side.gate.rows))].sum())
