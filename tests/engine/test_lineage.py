@@ -85,6 +85,16 @@ def test_editions_and_revisions():
     assert revised.dependent(f"{'EleutherAI/llemma_7b'}@main", "meta-llama/Llama-2-7b-hf") is True
 
 
+def test_a_base_pinned_to_a_commit_is_the_root_of_its_children():
+    """The table of parents names no revisions; two revisions of one base are no strangers either."""
+    base, child, other = "meta-llama/Llama-2-7b-hf@01c7f73", "lmsys/vicuna-7b-v1.5", "meta-llama/Llama-2-7b-hf@other"
+    lineage = Lineage.of([base, child, other])
+    assert lineage.dependent(base, child) is True
+    assert lineage.root(child) == base
+    assert lineage.dependent(base, other) is True
+    assert lineage.dependent(other, child) is True
+
+
 def test_the_edition_may_come_from_the_environment(monkeypatch):
     monkeypatch.setenv("PROVLAB_ZOO_EDITION", "smoke")
     assert Lineage.of(["zoo:oak", "zoo:elm"]).dependent("zoo:oak", "zoo:elm") is False

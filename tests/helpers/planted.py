@@ -1,5 +1,6 @@
 """Comparisons and measurements that came out as stated, without models."""
 
+import inspect
 from pathlib import Path
 
 from provlab.engine.ledger import PairRecord
@@ -38,9 +39,10 @@ def evidence(measurements, profile="default"):
 
 
 def judge(row, kept, **others) -> Verdict:
-    """The verdict of a claim's row on this evidence."""
-    arguments = {key: value for key, value in row["predicate"].items() if key != "name"} | others
-    return claims.predicate(row)(kept, **arguments)
+    """The verdict of a claim's row on this evidence; others are records under other names, and other bars."""
+    function = claims.predicate(row)
+    names = inspect.signature(function).parameters
+    return function(**claims.bars(row, kept.profile) | kept.named(names) | others)
 
 
 def judged(row, measurements, profile="default", **others) -> Verdict:

@@ -42,9 +42,10 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
         "fused": mine[3], "fused_tuned": mine[4], "other_fused": [mine[5]],
     },
     "pruning_forensics": lambda mine: {
-        "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "shown": mine[1], "healed": "",
-        "snapshots": [], "hot": [], "n_sequences": 4,
+        "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "n_sequences": 4,
     },
+    "power": lambda mine: {"base": mine[0], "tunes": [mine[1]], "widths": [64], "n_repeats": 4, "n_noise": 1},
+    "olmo_seeds": lambda mine: {"runs": mine[:4], "reruns": mine[4:6], "tokens": 1000},
     "mlp_retraining": lambda mine: {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "replicates": 2,
         "variants": False, "narrow": [], "n_sequences": 4,
@@ -92,10 +93,10 @@ def paragraphs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def shown(page: NotebookNode) -> Iterator[str]:
-    """What the cells wrote, but for the summary, held by the run's records, and the last, which shows the verdicts."""
+    """What the cells wrote, but for summary and judgements, held by the run's records, and the last cell's verdicts."""
     for cell in page.cells[:-1]:
         for output in cell.get("outputs", []):
-            if "lead" in output.get("metadata", {}):
+            if {"lead", "claim"} & set(output.get("metadata", {})):
                 continue
             if output.output_type == "stream" and output.name == "stdout":
                 yield output.text

@@ -4,6 +4,7 @@ Nothing is executed here; `make test` runs them all in the smoke profile.
 """
 
 import ast
+import inspect
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +25,7 @@ FOLDER = PROJECT / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml"))}
 DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
+FOLDED = {"family_forest", "in_the_wild"}  # cells that measure still fold there
 READING = {"scoreboard", "status"}  # they show what the others left
 CHAPTERS = sorted(set(NOTEBOOKS) - READING)
 
@@ -172,6 +174,13 @@ def bad_code(notebook, name):
     return faults + ["a cell by hand without its words"] * any("**By hand.**" not in text for text in before)
 
 
+def bad_folds(notebook, name):
+    """Cells that measure or judge stand open, as text reads; drawings and the summary fold."""
+    folded = [cell.source for cell in notebook.cells if "hide-input" in tags(cell)]
+    found = [re.search(r"run\.(measure|study|judge)\(", source) for source in folded]
+    return [f"a folded cell calls {call[0]}...)" for call in found if call]
+
+
 def bad_skeleton(notebook, name):
     """Headings of the page skeleton."""
     headings = re.findall(r"(?m)^#+ (.*)$", words(notebook))
@@ -188,6 +197,7 @@ CHECKS = {
     "end": (bad_end, CHAPTERS),
     "exercises": (bad_exercises, CHAPTERS),
     "code": (bad_code, list(NOTEBOOKS)),
+    "folds": (bad_folds, sorted(set(CHAPTERS) - FOLDED)),
     "skeleton": (bad_skeleton, CHAPTERS),
 }
 
@@ -222,13 +232,20 @@ def test_claims_are_decided_by_notebooks_that_run():
             assert row["experiment"] in [experiment["notebook"] for experiment in plan["experiments"]], row["id"]
 
 
-def test_measurements_that_claims_read_are_made():
-    """A predicate that reads a measurement needs a notebook that makes it."""
-    for row in claims.load_claims():
-        name = row.get("predicate", {}).get("measurement")
-        if name:
-            sources = "\n".join(cell.source for cell in load(row["experiment"]).cells)
-            assert f'run.measure("{name}"' in sources or re.search(rf'run\.measure\(\s*"{name}"', sources), row["id"]
+def judged(notebook):
+    """Ids of the claims that a notebook's open cells judge, and the functions by name."""
+    cells = [
+        cell for cell in notebook.cells if cell.cell_type == "code" and not {"hide-input", SOLUTION} & set(tags(cell))
+    ]
+    return dict(re.findall(r'run\.judge\(\s*"(\w+)",\s*predicates\.(\w+)', "\n".join(cell.source for cell in cells)))
+
+
+@pytest.mark.parametrize("name", sorted(DECIDING))
+def test_every_claim_is_judged_and_shown_where_it_is_measured(name):
+    """Functions that take ``evidence``, all that a run left, are called when the page ends; the others in a cell."""
+    rows = [row for row in claims.load_claims() if row["experiment"] == name]
+    called = [row for row in rows if "evidence" not in inspect.signature(claims.predicate(row)).parameters]
+    assert judged(load(name)) == {row["id"]: row["predicate"]["name"] for row in called}
 
 
 # The checks themselves ------------------------------------------------------------------------------------------------
@@ -317,6 +334,7 @@ PLANTED = [
     ("code", tag("1 - 0.99**4", "solution", "skip-execution")),
     ("code", tag("suspected = ", "by-hand")),
     ("code", tag("checkpoint = ", "solution")),
+    ("folds", add_to("run.summary(", '\nrun.measure("x", 1)')),
     ("skeleton", replace("## What this does not show", "## Limits")),
 ]
 

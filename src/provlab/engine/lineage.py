@@ -44,13 +44,17 @@ class Lineage:
         """Collect what is known of these sources (see the module's text)."""
         parents: dict[str, str | None] = {}
         labels: dict[str, str] = {}
+        given: dict[str, str] = {}  # the published table names no revisions; a base of the study may be pinned to one
+        for source in sources:
+            given.setdefault(_without_revision(source), source)
         for source in sources:
             current: str | None = source
             while current is not None and current not in parents:
                 step = _parent(current)
                 if step is None:
                     break
-                parents[current], label = step
+                parent, label = step
+                parents[current] = given.get(parent, parent) if parent else None
                 if label:
                     labels[current] = label
                 current = parents[current]
@@ -78,8 +82,10 @@ class Lineage:
 
     def dependent(self, a: str, b: str) -> bool | None:
         """Whether two models share a root; None where either origin is unknown."""
-        roots = self.root(a), self.root(b)
-        return None if None in roots else roots[0] == roots[1]
+        first, second = self.root(a), self.root(b)
+        if first is None or second is None:
+            return None
+        return _without_revision(first) == _without_revision(second)
 
     def siblings(self, a: str, b: str) -> bool:
         """Whether two models share a root and neither descends from the other (Figure 1, last case)."""
@@ -97,6 +103,11 @@ def short_names(sources: Sequence[str]) -> dict[str, str]:
     return names if len(set(names.values())) == len(names) else {source: source for source in names}
 
 
+def _without_revision(source: str) -> str:
+    """A hub id without its revision; other sources as they are: behind the @ of a zoo model stands its edition."""
+    return source if ":" in source else source.partition("@")[0]
+
+
 def _parent(source: str) -> tuple[str | None, str] | None:
     """Parent of a source and what was done to it, or None where nothing is known."""
     scheme, colon, name = source.partition(":")
@@ -104,5 +115,5 @@ def _parent(source: str) -> tuple[str | None, str] | None:
         known: tuple[str | None, str] | None = parent(name)
         return known
     parents = published_parents()
-    hub_id = source.partition("@")[0]
+    hub_id = _without_revision(source)
     return (parents[hub_id], "") if hub_id in parents else None

@@ -1,20 +1,22 @@
 """Whether each statistic finds a derived pair and leaves strangers alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+import pandas as pd
+
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 from provlab_study.shared.controls import found_alone
 
 
 def found_by_each(
-    evidence: Evidence, measurement: str, statistics: Sequence[str], log10_p: float, level: float
+    pairs: pd.DataFrame, roles: Mapping[str, Any], *, statistics: Sequence[str], log10_p: float, level: float
 ) -> Verdict:
     """A child below `log10_p` against its base by each statistic, and no pair with a stranger at `level`.
 
-    The measurement names base, child and strangers; strangers may be each other's relatives, so only their pairs with
+    `roles` names base, child and strangers; strangers may be each other's relatives, so only their pairs with
     base and child are controls (`found_alone`).
     """
-    roles = evidence.measurement(measurement)
     pair, strangers = (roles["base"], roles["child"]), roles["strangers"]
     if set(pair) & set(strangers) or len(set(strangers)) < len(strangers):
         return Verdict(NOT_RUN, "", "base, child and strangers must be different models")
@@ -23,7 +25,7 @@ def found_by_each(
     bars: list[Bar] = []
     problems: list[tuple[bool, str]] = []
     for name in statistics:
-        alone = found_alone(evidence, name, pair, controls, log10_p=log10_p, level=level)
+        alone = found_alone(pairs, name, pair, controls, log10_p=log10_p, level=level)
         if isinstance(alone, Verdict):
             return alone
         words.append(alone[0])

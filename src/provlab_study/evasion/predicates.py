@@ -1,15 +1,17 @@
 """Predicates about an adversary: what its transformations preserve, hide, and fail to hide."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import stats
 
 from provlab.inference import pvalues
 from provlab.models.disguise import ALL
 from provlab_study.evasion.measure import PreservedRecord
 from provlab_study.evasion.procrustes import Alignment
-from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, Verdict, judge, known, log10_words, read
 from provlab_study.shared import calibration
 from provlab_study.shared.groups import area_under_curve, pairs_of_trees
 
@@ -17,14 +19,14 @@ NO_GROUPS = "the models run have no pair of known dependence and independence"
 
 
 def outputs_preserved(
-    evidence: Evidence, measurement: str, tolerance: float, architectures: int, entire: str
+    preserved: Sequence[Mapping[str, Any]], *, tolerance: float, architectures: int, entire: str
 ) -> Verdict:
     """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason.
 
     The tolerance is a share of the largest logit: a head of zeros gives the same logits whatever stands before it.
     All six are tried on every model and change its weights, and `entire`, the paper's architecture, refuses none.
     """
-    rows = evidence.records(measurement, PreservedRecord)
+    rows = read(PreservedRecord, preserved)
     tried = [row for row in rows if row.difference is not None]
     refused = [row for row in rows if row.difference is None]
     named = {row.architecture for row in rows}
@@ -54,24 +56,25 @@ def outputs_preserved(
 
 
 def evaded_but_found(
-    evidence: Evidence,
+    pairs: pd.DataFrame,
+    one_each: Sequence[tuple[str, str]],
+    negative: Sequence[float],
+    *,
     evaded: Sequence[str],
     robust: str,
-    measurement: str,
-    negative: str,
     log10_p: float,
     level: float,
     ks: float,
 ) -> Verdict:
     """`robust` finds each dependent pair and no other; `evaded` find none, and their p-values are uniform.
 
-    They find none by Holm over all dependent pairs. Uniformity is judged on the pairs that the measurement names, one
-    for each disguised model: what hides a model is drawn once for it, so that pairs with one disguised model repeat
+    They find none by Holm over all dependent pairs. Uniformity is judged on the pairs `one_each`, one for
+    each disguised model: what hides a model is drawn once for it, so that pairs with one disguised model repeat
     each other. All pairs, dependent ones too, must not have too many small p-values either, with pairs of one disguised
-    model and one tree as one group. The measurement `negative`, what `robust` finds where the constants of T6 are
+    model and one tree as one group. `negative`, what `robust` finds where the constants of T6 are
     negative, is reported and not judged: the paper leaves the sign open.
     """
-    dependent, independent, failed = evidence.of(robust)
+    dependent, independent, failed = known(pairs, robust)
     if dependent.empty or independent.empty:
         return Verdict(NOT_RUN, "", NO_GROUPS)
     rejected = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]]) <= np.log10(level)
@@ -87,12 +90,12 @@ def evaded_but_found(
             f"independent pairs by {robust}", independent["log10_p"], groups=pairs_of_trees(independent, dependent)
         ),
     ]
-    judged = {frozenset(pair) for pair in evidence.measurement(measurement)}
+    judged = {frozenset(pair) for pair in one_each}
     for statistic in evaded:
-        rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
+        rows = pairs[pairs["statistic"] == statistic]
         inside = [frozenset(pair) in judged for pair in zip(rows["a"], rows["b"], strict=True)]
         blocks = [log10_p for values in rows.loc[inside, "blocks"] for log10_p in values]
-        hidden, _, lost = evidence.of(statistic)
+        hidden, _, lost = known(pairs, statistic)
         if not blocks:
             return Verdict(NOT_RUN, "", f"{statistic} was not run on the disguised pairs")
         uniform = calibration.ks_uniform(blocks)
@@ -110,7 +113,7 @@ def evaded_but_found(
             *calibration.too_many_small(f"pairs by {statistic}", every["log10_p"], groups=alike),
         ]
     why = f"Holm at {level} rejects exactly the dependent pairs by {robust}; the others find no pair related"
-    turned = np.array(evidence.measurement(negative))
+    turned = np.array(negative, dtype=float)
     words.append(
         f"with negative constants in T6 {robust} finds {int((turned < np.log10(level)).sum())} of {len(turned)}"
     )
@@ -118,7 +121,7 @@ def evaded_but_found(
     return judge("; ".join(words), why, problems, [bar])
 
 
-def invariants_break(evidence: Evidence, measurement: str, least: float) -> Verdict:
+def invariants_break(invariants: Mapping[str, Mapping[str, Sequence[float]]], *, least: float) -> Verdict:
     """A threshold on each cosine separates the groups, until the norms are replaced: then it finds no pair at all.
 
     The groups must be apart by `least`, and the disguised pairs lie as far below the dependent ones: an invariant that
@@ -128,7 +131,7 @@ def invariants_break(evidence: Evidence, measurement: str, least: float) -> Verd
     and every disguised pair is below it, as in the paper's Table 7. Nor does any other threshold separate the groups.
     """
     words, problems, bars = [], [], []
-    for name, groups in evidence.measurement(measurement).items():
+    for name, groups in invariants.items():
         plain, hidden, independent = (np.array(groups[key]) for key in ("dependent", "disguised", "independent"))
         words.append(
             f"{name}: dependent from {plain.min():.2f}, disguised up to {hidden.max():.2f}, "
@@ -150,7 +153,7 @@ def invariants_break(evidence: Evidence, measurement: str, least: float) -> Verd
     return judge("; ".join(words), why, problems, bars)
 
 
-def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str], most: float) -> Verdict:
+def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str], most: float) -> Verdict:
     """Least squares does not tell dependent from independent pairs by its residual, in any of the things `named`.
 
     These are what the paper names: weight matrices as they lie in the file, and activations, by however many rows. Each
@@ -159,7 +162,7 @@ def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str],
     """
     findings: dict[tuple[str, str], list[str]] = {}  # by the thing and the finding: rows for each column, and residuals
     bars = []
-    measured = evidence.records(measurement, Alignment)
+    measured = read(Alignment, undone)
     for row in measured:
         residual, related = np.array(row.residual), np.array(row.dependent, dtype=bool)
         if related.all() or not related.any():
@@ -186,14 +189,13 @@ def aligns_strangers(evidence: Evidence, measurement: str, named: Sequence[str],
     return judge(ours, f"no residual of the {', '.join(named)} tells the groups apart", problems, bars)
 
 
-def separates_without_null(evidence: Evidence, measurement: str, level: float) -> Verdict:
+def separates_without_null(median_max: Mapping[str, Sequence[float]], *, level: float) -> Verdict:
     """A threshold separates the groups, and the values of independent pairs are no p-values.
 
     Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
     in a narrow band; and cautious p-values would lie above the uniform, not below.
     """
-    scores = evidence.measurement(measurement)
-    dependent, independent, chain = (np.array(scores[key]) for key in ("dependent", "independent", "chain"))
+    dependent, independent, chain = (np.array(median_max[key]) for key in ("dependent", "independent", "chain"))
     if not dependent.size or len(chain) < 2:
         return Verdict(NOT_RUN, "", NO_GROUPS)
     band = float(chain.max() - chain.min())

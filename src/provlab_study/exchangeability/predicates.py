@@ -1,27 +1,25 @@
 """Whether PERMTEST gives valid p-values."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, judge
 from provlab_study.shared import calibration
 
 
-def permtest_uniform(
-    evidence: Evidence, measurement: str, min_pairs: Mapping[str, int], min_tunes: int, smallest: float
-) -> Verdict:
+def permtest_uniform(example_one: Mapping[str, Any], *, min_pairs: int, min_tunes: int, smallest: float) -> Verdict:
     """P(p <= k/(T+1)) within its binomial band for all k at once, not too many at 0.01, and fine-tunes at 1/(T+1).
 
     So many pairs of either kind are needed, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
     independent pairs reach it too.
     """
-    measured = evidence.measurement(measurement)
-    independent, dependent = np.array(measured["independent"]), np.array(measured["dependent"])
-    t, enough = measured["n_permutations"], min_pairs.get(evidence.profile, max(min_pairs.values()))
-    if len(independent) < enough or len(dependent) < min_tunes or t + 1 < 1 / smallest:
+    independent, dependent = np.array(example_one["independent"]), np.array(example_one["dependent"])
+    t = example_one["n_permutations"]
+    if len(independent) < min_pairs or len(dependent) < min_tunes or t + 1 < 1 / smallest:
         sizes = f"{len(independent)} pairs, {len(dependent)} fine-tunes, T = {t}"
-        return Verdict(NOT_RUN, "", f"{sizes}; {enough}, {min_tunes} and {round(1 / smallest) - 1} are asked for")
+        return Verdict(NOT_RUN, "", f"{sizes}; {min_pairs}, {min_tunes} and {round(1 / smallest) - 1} are asked for")
     steps = np.concatenate([independent, dependent]) * (t + 1)
     if not (np.abs(steps - np.rint(steps)) < 1e-6).all() or not ((steps > 0.5) & (steps < t + 1.5)).all():
         return Verdict(FAILS, "", f"a p-value is off the grid 1/{t + 1}, ..., 1")

@@ -1,24 +1,25 @@
 """Predicates about pairs of models of known lineage: found, or left alone, by a statistic."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, Verdict, judge, known, log10_words
 from provlab_study.shared import calibration
 from provlab_study.shared.groups import area_under_curve, pairs_of_trees
 
 NO_GROUPS = "the models run have no pair of known dependence and independence"
 
 
-def others_left_alone(evidence: Evidence, statistic: str, level: float) -> list[tuple[bool, str]]:
+def others_left_alone(pairs: pd.DataFrame, statistic: str, level: float) -> list[tuple[bool, str]]:
     """As problems: independent pairs that Holm rejects, or too many of them with small p, and pairs without a value.
 
     Pairs of the same two trees repeat each other, so they count as one group (`groups.pairs_of_trees`).
     """
-    dependent, independent, failed = evidence.of(statistic)
+    dependent, independent, failed = known(pairs, statistic)
     if independent.empty:
         return [(True, f"no independent pair was compared by {statistic}")]
     every = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]])
@@ -34,20 +35,22 @@ def others_left_alone(evidence: Evidence, statistic: str, level: float) -> list[
     ]
 
 
-def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, ks: float) -> Verdict:
+def separates(
+    pairs: pd.DataFrame, ks_by_symmetry: Mapping[str, Any], *, statistic: str, log10_p: float, level: float, ks: float
+) -> Verdict:
     """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform to their tail.
 
     Uniformity is judged by relabelled copies of the whole table: pairs that share a model depend on each other, so the
     law of independent pairs does not apply. Where there are no such copies, uniformity is not judged.
     """
-    dependent, independent, _ = evidence.of(statistic)
+    dependent, independent, _ = known(pairs, statistic)
     if dependent.empty or independent.empty:
         return Verdict(NOT_RUN, "", NO_GROUPS)
     n_found = int((dependent["log10_p"] < log10_p).sum())
-    by_symmetry = evidence.experiment["measurements"].get("ks_by_symmetry", {}).get(statistic)
+    by_symmetry = ks_by_symmetry.get(statistic)
     bars = [Bar(f"largest {statistic} of a dependent pair", [dependent["log10_p"].max()], log10_p)]
     problems = [
-        *others_left_alone(evidence, statistic, level),
+        *others_left_alone(pairs, statistic, level),
     ]
     ours = (
         f"{n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
@@ -68,28 +71,33 @@ def separates(evidence: Evidence, statistic: str, log10_p: float, level: float, 
 
 
 def permtest_at_minimum(
-    evidence: Evidence, whole: str, by_block: str, measurement: str, fisher_log10_p: float, level: float
+    pairs: pd.DataFrame,
+    chain_of_trees: Sequence[tuple[str, str]],
+    n_permutations: int,
+    *,
+    whole: str,
+    by_block: str,
+    fisher_log10_p: float,
+    level: float,
 ) -> Verdict:
     """Every dependent pair at p = 1/(T+1) and per block below `fisher_log10_p`; independent ones no more than chance.
 
     `whole` permutes the whole model, `by_block` each MLP on its own, so that Fisher's method may combine its blocks.
-    The size is judged by the pairs that the measurement names, one model of each tree with that of the next, whose
+    The size is judged by the pairs `chain_of_trees`, one model of each tree with that of the next, whose
     p-values are independent: how many are at or below `level`, and whether the p-values of their blocks are uniform.
     All independent pairs together must not have too many small p-values either, with pairs of the same two trees as one
     group.
     """
-    dependent, independent, failed = evidence.of(whole)
-    dependent_by_block, independent_by_block, failed_by_block = evidence.of(by_block)
-    chain = {frozenset(pair) for pair in evidence.measurement(measurement)}
+    dependent, independent, failed = known(pairs, whole)
+    dependent_by_block, independent_by_block, failed_by_block = known(pairs, by_block)
+    chain = {frozenset(pair) for pair in chain_of_trees}
     apart, apart_by_block = (
         rows[[frozenset(pair) in chain for pair in zip(rows["a"], rows["b"], strict=True)]]
         for rows in (independent, independent_by_block)
     )
     if dependent.empty or apart.empty or dependent_by_block.empty or apart_by_block.empty:
         return Verdict(NOT_RUN, "", NO_GROUPS)
-    unit = evidence.store.get(dependent.iloc[0]["keys"][0])
-    assert unit is not None
-    n_permutations, trees = unit["parameters"]["n_permutations"], pairs_of_trees(independent, dependent)
+    trees = pairs_of_trees(independent, dependent)
     minimum = -np.log10(n_permutations + 1)
     n_found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
     weakest = float(dependent_by_block["log10_p"].max())
@@ -123,18 +131,18 @@ def permtest_at_minimum(
     return judge(ours, why, problems, bars)
 
 
-def does_not_separate(evidence: Evidence, statistic: str, most: float) -> Verdict:
+def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Verdict:
     """Values lean to the right side, and not reliably: the area under the curve is above 1/2 and below `most`.
 
     Both with its interval. A statistic that finds all dependent pairs at 0.01, as the paper's others do, has an area of
     0.99 at least. One that has an area of 1/2 measures nothing, a constant for example, and shows nothing of outputs.
     """
-    dependent, independent, failed = evidence.of(statistic)
+    dependent, independent, failed = known(pairs, statistic)
     if dependent.empty or independent.empty:
         return Verdict(NOT_RUN, "", NO_GROUPS)
     both = pd.concat([dependent, independent])
-    pairs = list(zip(both["a"], both["b"], strict=True))
-    area = area_under_curve(pairs, both["value"], both["dependent"].astype(bool))
+    models = list(zip(both["a"], both["b"], strict=True))
+    area = area_under_curve(models, both["value"], both["dependent"].astype(bool))
     largest, smallest = dependent["value"].max(), independent["value"].min()
     ours = (
         f"log JSD of a dependent pair up to {np.log(largest):.2f}, of an independent pair down to "
@@ -150,43 +158,49 @@ def does_not_separate(evidence: Evidence, statistic: str, most: float) -> Verdic
     return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], bars)
 
 
-def siblings_found(evidence: Evidence, statistics: Sequence[str], log10_p: float, level: float) -> Verdict:
+def siblings_found(pairs: pd.DataFrame, *, statistics: Sequence[str], log10_p: float, level: float) -> Verdict:
     """Every pair of siblings below `log10_p` by each statistic, and independent pairs left alone at `level`."""
     words, bars, problems = [], [], []
     for statistic in statistics:
-        dependent, _, _ = evidence.of(statistic)
+        dependent, _, _ = known(pairs, statistic)
         siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
         if siblings.empty:
             return Verdict(NOT_RUN, "", "the models run hold no siblings")
         n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
         words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
         bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
-        problems += others_left_alone(evidence, statistic, level)
+        problems += others_left_alone(pairs, statistic, level)
     why = f"every sibling pair is below {log10_p:g}, and independent pairs are left alone"
     return judge("; ".join(words), why, problems, bars)
 
 
 def long_training_found(
-    evidence: Evidence, measurement: str, statistics: Sequence[str], log10_p: float, share: float, level: float
+    pairs: pd.DataFrame,
+    long_training: Mapping[str, Any] | None,
+    *,
+    statistics: Sequence[str],
+    log10_p: float,
+    share: float,
+    level: float,
 ) -> Verdict:
     """A child trained on for at least `share` of its base's tokens, and its child, both found against the base.
 
     Independent pairs must be left alone at `level`, and the share must be known.
     """
-    chain = evidence.experiment["measurements"].get(measurement)
+    chain = long_training
     if not chain or chain["share"] is None:
         return Verdict(NOT_RUN, "", "the models run hold no child that is known to be trained on for so long")
-    pairs = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
+    asked = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
     tokens = f"{chain['share']:.1%} of its base's tokens"
     words, bars, problems = [], [], [(chain["share"] < share, f"the child saw only {tokens}")]
     for statistic in statistics:
-        dependent, _, _ = evidence.of(statistic)
-        both = dependent[[set(pair) in pairs for pair in zip(dependent["a"], dependent["b"], strict=True)]]
-        if len(both) < len(pairs):
+        dependent, _, _ = known(pairs, statistic)
+        both = dependent[[set(pair) in asked for pair in zip(dependent["a"], dependent["b"], strict=True)]]
+        if len(both) < len(asked):
             return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
         words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
         bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
-        problems += others_left_alone(evidence, statistic, level)
+        problems += others_left_alone(pairs, statistic, level)
     ours = f"{chain['child']} ({tokens}) and {chain['grandchild']}: " + ", ".join(words)
     why = f"both are below {log10_p:g} against {chain['base']}, and independent pairs are left alone"
     return judge(ours, why, problems, bars)

@@ -1,36 +1,41 @@
 """Whether matchings of independent models are uniform, and Spearman's t tail agrees with PERMTEST."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
 from provlab_study.matching_and_pvalues.measure import log10_p_of_counts
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, OldRecordsError, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, OLD, Bar, OldRecordsError, Verdict, judge
 from provlab_study.shared import calibration
 
+Rows = Sequence[Mapping[str, Any]]
 
-def tail_agrees(evidence: Evidence, measurement: str, matchings: str, level: float) -> Verdict:
+
+def tail_agrees(tail: Rows, uniform: Rows, *, level: float) -> Verdict:
     """Matchings of independent models look uniform by the t tail, and PERMTEST's counts are binomial with its p.
 
     Both families of tests are read with Holm's correction. The second does not imply the first: by symmetry PERMTEST
     and the t tail agree on any permutation, the identity too. And no test of uniformity sees a few extreme values: no
     pair may be rejected, by Holm over all pairs of a statistic, and not too many may be small.
     """
-    tail, uniform = (pd.DataFrame(evidence.measurement(name)) for name in (measurement, matchings))
-    if tail.empty or uniform.empty:
+    counts, tests = pd.DataFrame(tail), pd.DataFrame(uniform)
+    if counts.empty or tests.empty:
         return Verdict(NOT_RUN, "", "no pair of independent models was run through PERMTEST")
-    if "log10_p" not in uniform:
-        raise OldRecordsError("its records hold no single p-values: provlab run matching_and_pvalues")
-    gap = (10.0 ** tail["log10_p_permtest"] - 10.0 ** tail["log10_p_t"]).abs().max()
-    adjusted = pvalues.holm(np.log10(np.maximum(uniform["ks_p"], 1e-300)))
-    odd = uniform[adjusted <= np.log10(level)]
-    finest = len(uniform) / (1 + uniform.loc[uniform["n_copies"] > 0, "n_copies"].min())
+    if "log10_p" not in tests:
+        raise OldRecordsError(OLD)
+    gap = (10.0 ** counts["log10_p_permtest"] - 10.0 ** counts["log10_p_t"]).abs().max()
+    adjusted = pvalues.holm(np.log10(np.maximum(tests["ks_p"], 1e-300)))
+    odd = tests[adjusted <= np.log10(level)]
+    finest = len(tests) / (1 + tests.loc[tests["n_copies"] > 0, "n_copies"].min())
     ours = (
-        f"{uniform['n_pairs'].max()} independent pairs: smallest p of {len(uniform)} tests of uniformity "
-        f"{10 ** adjusted.min():.2g} by Holm; {len(tail)} matchings, T = {tail['T'].max():,}: largest "
+        f"{tests['n_pairs'].max()} independent pairs: smallest p of {len(tests)} tests of uniformity "
+        f"{10 ** adjusted.min():.2g} by Holm; {len(counts)} matchings, T = {counts['T'].max():,}: largest "
         f"difference in p {gap:.3f}"
     )
-    lists = [row for row in uniform.itertuples() if row.log10_p]
+    lists = [row for row in tests.itertuples() if row.log10_p]
     smallest = {f"{row.statistic}, {row.over}": float(pvalues.holm(row.log10_p).min()) for row in lists}
     rejections = [name for name, least in smallest.items() if least <= np.log10(level)]
     problems = [
@@ -45,13 +50,13 @@ def tail_agrees(evidence: Evidence, measurement: str, matchings: str, level: flo
                 f"{row.statistic}, {row.over}", row.log10_p, groups=row.repeats, n_sets=len(lists)
             )
         ),
-        (finest > level, f"too few copies for any of {len(uniform)} tests to reject at {level:g}"),
+        (finest > level, f"too few copies for any of {len(tests)} tests to reject at {level:g}"),
         (
             not odd.empty,
             f"matchings of independent models are not uniform: {'; '.join(odd['statistic'] + ', ' + odd['over'])}",
         ),
         (
-            bool((log10_p_of_counts(tail) <= np.log10(level)).any()),
+            bool((log10_p_of_counts(counts) <= np.log10(level)).any()),
             "PERMTEST and the t tail differ by more than chance",
         ),
     ]

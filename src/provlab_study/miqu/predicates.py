@@ -1,25 +1,28 @@
 """Whether a leak derives from its base, and other models of that shape do not."""
 
+from collections.abc import Mapping
 from itertools import combinations
+from typing import Any
 
-from provlab_study.publishing.evidence import NOT_RUN, Evidence, Verdict, judge
+import pandas as pd
+
+from provlab_study.publishing.evidence import NOT_RUN, Verdict, judge
 from provlab_study.shared.controls import found_alone
 
 
 def derives_from(
-    evidence: Evidence, measurement: str, statistic: str, log10_p: float, level: float, controls: int
+    pairs: pd.DataFrame, roles: Mapping[str, Any], *, statistic: str, log10_p: float, level: float, controls: int
 ) -> Verdict:
     """A model below `log10_p` against its alleged base, and no pair with a control at `level`.
 
-    At least `controls` controls are needed, each another model. The measurement names the roles, as nobody vouches for
+    At least `controls` controls are needed, each another model. `roles` names them, as nobody vouches for
     a leak's origin; known origins must not contradict them (`found_alone`).
     """
-    roles = evidence.measurement(measurement)
     base, leak, others = roles["base"], roles["leak"], roles["controls"]
     if len(set(others) - {base, leak}) < max(controls, len(others)):
         return Verdict(NOT_RUN, "", f"it takes the leak, its base and {controls} controls, all of them different")
     pair, *with_controls = combinations([base, leak, *others], 2)
-    alone = found_alone(evidence, statistic, pair, with_controls, log10_p=log10_p, level=level)
+    alone = found_alone(pairs, statistic, pair, with_controls, log10_p=log10_p, level=level)
     if isinstance(alone, Verdict):
         return alone
     words, bars, problems = alone

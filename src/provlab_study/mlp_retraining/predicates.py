@@ -1,23 +1,25 @@
 """Predicates about an adversary who trains fresh MLPs: what their weights still show."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, log10_words
 
 
 def found_after_retraining(
-    evidence: Evidence, measurement: str, blocks: str, log10_p: float, control: float, error: float
+    blocks: Sequence[Mapping[str, Any]], n_blocks: int, *, log10_p: float, control: float, error: float
 ) -> Verdict:
     """Each retrained block is below `log10_p` against the base, and above `control` against the stranger.
 
-    `measurement` has a row for each block and each seed that it was retrained with: a seed is a replicate,
-    judged by its weakest block. `blocks` says how many blocks the model has: with each seed all of them must have been
+    `blocks` has a row for each block and each seed that it was retrained with: a seed is a replicate, judged by its
+    weakest block. `n_blocks` says how many blocks the model has: with each seed all of them must have been
     retrained, and imitate but for a relative `error`. A stranger's blocks are judged one by one, and a replicate's
     together by Fisher.
     """
-    rows = evidence.measurement(measurement)
-    n_blocks = int(evidence.measurement(blocks))
+    rows = blocks
     by_seed = {seed: [row for row in rows if row["seed"] == seed] for seed in sorted({row["seed"] for row in rows})}
     if not rows:
         return Verdict(NOT_RUN, "", "no block was retrained")

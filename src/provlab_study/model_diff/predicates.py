@@ -4,7 +4,7 @@ A comparison's measurement is a `Summary`: PD_AB : PA_AB : PA_BA : PD_BA by the 
 numbers of inputs (``by_count``), each with 95% intervals.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
 
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
@@ -27,6 +27,7 @@ TIMES_TYPICAL = 2.0  # repetition of the lowest losses, over that of typical inp
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
+Rows = Sequence[Mapping[str, Any]]
 Numbers = Sequence[float]  # three of them are a value and its 95% interval
 
 
@@ -154,7 +155,7 @@ def _too_few(effective: Numbers) -> Verdict | None:
     return Verdict(NOT_RUN, "", what)
 
 
-def disagreement_far_above(evidence: Evidence, measurement: str, most: float, ways: str) -> Verdict:
+def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str, most: float) -> Verdict:
     """Agreement at most a share `most` of disagreement, interval included, in both directions, by both ways to draw.
 
     Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. The
@@ -163,10 +164,10 @@ def disagreement_far_above(evidence: Evidence, measurement: str, most: float, wa
     and be known well enough to say so: to `SHARES_APART` or `COUNTS_APART`, interval included. Each share must be that
     of a disagreement so far above agreement, by either way.
     """
-    measured = evidence.record(measurement, Summary)
+    (measured,) = read(Summary, [compared])
     if nothing := _cannot_be_judged(measured):
         return nothing
-    both = [row for row in evidence.records(ways, Ways) if row.pair == measurement]
+    both = [row for row in read(Ways, ways) if row.pair == pair]
     if len({row.what for row in both}) < 4:
         return Verdict(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
     far = max(both, key=lambda row: row.apart)
@@ -208,22 +209,22 @@ def _reaching(measured: Summary) -> list[Bar]:
     ]
 
 
-def larger_disagrees_more(evidence: Evidence, measurement: str, least: float) -> Verdict:
+def larger_disagrees_more(compared: Mapping[str, Any], *, least: float) -> Verdict:
     """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs, by `REACH`."""
-    measured = evidence.record(measurement, Summary)
+    (measured,) = read(Summary, [compared])
     if nothing := _cannot_be_judged(measured):
         return nothing
     bar = _bar(measured, PD_BA, "PD_BA", least, above=True)
     return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar, *_reaching(measured)])
 
 
-def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
+def maps_more_inputs(capability: Rows) -> Verdict:
     """In each pair, the model of lower held-out loss has more inputs in Z, both by an effect beyond their intervals.
 
     At least `MORE_INPUTS` times the inputs, and a loss lower by `BETTER`.
     """
     words, bars = [], []
-    pairs = evidence.records(measurement, Capability)
+    pairs = read(Capability, capability)
     if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
         return Verdict(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
     for pair in pairs:
@@ -242,18 +243,18 @@ def maps_more_inputs(evidence: Evidence, measurement: str) -> Verdict:
     return judge("; ".join(words), "the model of lower held-out loss has more inputs in Z in every pair", bars=bars)
 
 
-def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float) -> Verdict:
+def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float) -> Verdict:
     """Mean repetition of the inputs seen of lowest loss at least `least`, and far above Z's and text's, in each model.
 
     Far is `TIMES_TYPICAL`. As the paper's listing does, this speaks of inputs that were drawn: no draws carry a mean
     over all inputs of so low a loss.
-    `z` names the comparison in whose range Z typical inputs lie; lowest losses must be below it.
+    `sizes` is the comparison in whose range Z typical inputs lie; lowest losses must be below it.
     """
     words, problems, bars = [], [], []
-    rows = evidence.records(measurement, Repetition)
+    rows = read(Repetition, repetition)
     if not rows:
         return Verdict(NOT_RUN, "", "no model has inputs in Z")
-    typical = evidence.record(z, Summary).z[0]
+    typical = read(Summary, [sizes])[0].z[0]
     for row in rows:
         counted = "" if row.counted is None else f"; over all inputs {row.counted:.2f} at NLL {row.counted_nll:.2f}"
         words.append(
@@ -268,13 +269,13 @@ def low_loss_repeats(evidence: Evidence, measurement: str, z: str, least: float)
     return judge("; ".join(words), "the share of repeated pairs of tokens rises as the loss falls", problems, bars)
 
 
-def composition_tells(evidence: Evidence, measurement: str, least: float) -> Verdict:
+def composition_tells(domains: Mapping[str, Any], *, least: float) -> Verdict:
     """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
 
     Each side must be of its own kind by majority, and more so than its other inputs by `OWN_KIND`, interval included:
     otherwise the two models differ, and D does not tell in what.
     """
-    row = evidence.record(measurement, Domains)
+    (row,) = read(Domains, [domains])
     gap, low, high = row.gap
     ours = (
         f"code among the most disputed inputs: {row.code_side:.0%} of the code model's, {row.prose_side:.0%} of "

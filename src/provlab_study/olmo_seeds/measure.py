@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from provlab import zoo
 from provlab.engine.lineage import short_name
+from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.activations import mlp_activations, random_tokens
@@ -39,17 +40,42 @@ class Budget:
     same_start: list[Pair]
 
 
-def budgets(runs: str, reruns: str, n_budgets: int, n_pairs: int) -> list[Budget]:
-    """Name the pairs at each budget: run 1 and run n + 1, run 2 and run n + 2, ...; run 1 and rerun 1, ..."""
-    recipes = zoo.families(runs.partition("@")[2] or zoo.default_edition())
-    stages = []
-    for budget in range(1, n_budgets + 1):
-        names = [runs.format(budget=budget, n=n + 1) for n in range(2 * n_pairs)]
-        first, second = names[:n_pairs], names[n_pairs:]
-        again = [reruns.format(budget=budget, n=n + 1) for n in range(n_pairs)]
-        tokens = zoo.tokens(short_name(first[0]), recipes)
-        stages.append(Budget(tokens, list(zip(first, second, strict=True)), list(zip(first, again, strict=True))))
-    return stages
+def budgets(runs: Sequence[str], reruns: Sequence[str], n_budgets: int, n_pairs: int, tokens: int = 0) -> list[Budget]:
+    """Name the pairs at each budget: run 1 and run n + 1, run 2 and run n + 2, ...; run 1 and rerun 1, ...
+
+    Parameters
+    ----------
+    runs, reruns
+        One name of zoo models each, with ``{budget}`` and ``{n}`` in it; or 2 n models and n models, of one budget.
+    n_budgets, n_pairs
+        Budgets, and n, of such names.
+    tokens
+        What models of the other kind have seen.
+
+    Raises
+    ------
+    ParameterError
+        If the two lists do not answer each other.
+    """
+    if len(runs) == len(reruns) == 1 and "{" in runs[0]:
+        (run,), (rerun,) = runs, reruns
+        recipes = zoo.families(run.partition("@")[2] or zoo.default_edition())
+        stages = []
+        for budget in range(1, n_budgets + 1):
+            names = [run.format(budget=budget, n=n + 1) for n in range(2 * n_pairs)]
+            again = [rerun.format(budget=budget, n=n + 1) for n in range(n_pairs)]
+            stages.append(_budget(zoo.tokens(short_name(names[0]), recipes), names, again))
+        return stages
+    if not reruns or len(runs) != 2 * len(reruns):
+        raise ParameterError(
+            f"it takes two runs with own seeds for each rerun: runs has {len(runs)} models, reruns {len(reruns)}"
+        )
+    return [_budget(tokens, list(runs), list(reruns))]
+
+
+def _budget(tokens: int, names: list[str], again: list[str]) -> Budget:
+    first, second = names[: len(again)], names[len(again) :]
+    return Budget(tokens, list(zip(first, second, strict=True)), list(zip(first, again, strict=True)))
 
 
 def redrawn(gate: NDArray[np.intp], up: NDArray[np.intp], *, rng: np.random.Generator) -> NDArray[np.float64]:

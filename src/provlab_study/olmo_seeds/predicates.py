@@ -9,12 +9,19 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+from provlab.statistics import get as get_statistic
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, judge, log10_words
 from provlab_study.shared import calibration
 
 
 def seeds_independent(
-    evidence: Evidence, measurement: str, statistics: Sequence[str], level: float, min_pairs: Mapping[str, int]
+    pairs: pd.DataFrame,
+    budgets: Sequence[Mapping[str, Any]],
+    n_permutations: int,
+    *,
+    statistics: Sequence[str],
+    level: float,
+    min_pairs: int,
 ) -> Verdict:
     """No pair of runs with own seeds rejected, their p-values uniform, and runs of one initialisation found.
 
@@ -31,16 +38,14 @@ def seeds_independent(
     uniformity: the block counts as 1. A statistic with fewer than `min_pairs` left at a budget is not tested for
     uniformity there, but each of its p-values still counts.
     """
-    budgets = evidence.measurement(measurement)
-    enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
+    enough = min_pairs
     for budget in budgets:
-        pairs = budget["independent"]
-        if len(pairs) < enough or not budget["same_start"]:
-            return Verdict(NOT_RUN, "", f"{len(pairs)} pairs a budget; {enough} and a control are asked for")
-        if len({model for pair in pairs for model in pair}) < 2 * len(pairs):
+        apart = budget["independent"]
+        if len(apart) < enough or not budget["same_start"]:
+            return Verdict(NOT_RUN, "", f"{len(apart)} pairs a budget; {enough} and a control are asked for")
+        if len({model for pair in apart for model in pair}) < 2 * len(apart):
             return Verdict(FAILS, "", "pairs of a budget share a model, so their p-values are not independent")
-    table = evidence.pairs
-    values = table[table["error"].isna()].set_index(["statistic", "a", "b"])
+    values = pairs[pairs["error"].isna()].set_index(["statistic", "a", "b"])
     places = {(name, *pair) for name in statistics for budget in budgets for pair in _all_pairs(budget)}
     reasons = values["detail"].map(lambda detail: detail.get("withheld"))
     known = values.index[values["log10_p"].notna() | reasons.notna()]
@@ -50,7 +55,7 @@ def seeds_independent(
     tests = [(name, budget) for name in statistics for budget in budgets]
     compared = [values.loc[[(name, *pair) for pair in budget["independent"]]].reset_index() for name, budget in tests]
     with_p = [group[group["log10_p"].notna()] for group in compared]
-    complete = [_complete(evidence, group) for group in with_p]
+    complete = [group[group["withheld"] == 0] for group in with_p]
     own = pd.concat(with_p, ignore_index=True)
     left_out = _left_out(tests, list(zip(compared, with_p, complete, strict=True)), enough)
     tested = [(test, group) for test, group in zip(tests, complete, strict=True) if len(group) >= enough]
@@ -58,7 +63,9 @@ def seeds_independent(
         return Verdict(NOT_RUN, "", f"no statistic has {enough} pairs with a p-value at a budget: {left_out}")
     tests, rows = [test for test, _ in tested], [group for _, group in tested]
     labels = [f"{name} at {budget['tokens']:,} tokens" for name, budget in tests]
-    uniform = np.array([_log10_uniformity(evidence, group) for group in rows])
+    uniform = np.array(
+        [_log10_uniformity(name, group, n_permutations) for (name, _), group in zip(tests, rows, strict=True)]
+    )
     adjusted = pvalues.holm(uniform)
     off = [label for label, log10_p in zip(labels, adjusted, strict=True) if log10_p <= np.log10(level)]
 
@@ -138,12 +145,6 @@ def _all_pairs(budget: Mapping[str, list[list[str]]]) -> list[list[str]]:
     return [*budget["independent"], *budget["same_start"]]
 
 
-def _complete(evidence: Evidence, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows in which each block gave a p-value: a block that withholds it counts as 1, which is not uniform."""
-    units = [[evidence.store.get(key) for key in keys] for keys in rows["keys"]]
-    return rows[[not any(unit and "withheld" in unit["detail"] for unit in blocks) for blocks in units]]
-
-
 def _left_out(
     tests: Sequence[tuple[str, Mapping[str, Any]]], groups: Sequence[Sequence[pd.DataFrame]], enough: int
 ) -> str:
@@ -178,9 +179,8 @@ def _in_the_papers_form(own: pd.DataFrame) -> str:
     return f"by the paper's form {', '.join(ranges)}; " if ranges else ""
 
 
-def _log10_uniformity(evidence: Evidence, rows: pd.DataFrame) -> float:
+def _log10_uniformity(statistic: str, rows: pd.DataFrame, n_permutations: int) -> float:
     """log10 p of the uniformity of the pairs' p-values, on PERMTEST's own grid where they come from one."""
-    unit = evidence.store.get(rows["keys"].iloc[0][0])
-    assert unit is not None
-    p = calibration.uniformity(rows["log10_p"].to_numpy(), unit["parameters"].get("n_permutations"))
+    on_grid = "n_permutations" in get_statistic(statistic).settings
+    p = calibration.uniformity(rows["log10_p"].to_numpy(), n_permutations if on_grid else None)
     return float(np.log10(p))

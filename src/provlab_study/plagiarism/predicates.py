@@ -3,12 +3,13 @@
 The dataclasses are the rows that the page keeps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from provlab.modeldiff.comparison import Summary
 from provlab_study.plagiarism.theorem import Sides as OfChains
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
 
 CLEAR = 0.05  # share of inputs by which a side must be more than half
 
@@ -80,7 +81,9 @@ def criterion_right(rows: Sequence[Sweep]) -> tuple[int, int]:
     return sum((row.mean > row.slope * row.variance) == (row.below_b[0] > 0.5) for row in sure), len(sure)
 
 
-def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: int, draws: int) -> Verdict:
+def one_sided_copies(
+    sides: Sequence[Mapping[str, Any]], sweep: Sequence[Mapping[str, Any]], *, levels: int, draws: int
+) -> Verdict:
     """For the copies of each noise most inputs of *both* models have D < 0; of other pairs A's have, and B's D > 0.
 
     Most is more than half by `CLEAR`.
@@ -89,7 +92,7 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
     none of copies. The copies of one noise are pooled: each is a replicate, and the mean of their shares in Z is judged
     with its interval (`Bar`). Some case of each noise must be one-sided in the `sweep` over losses as well.
     """
-    rows = evidence.records(measurement, Sides)
+    rows = read(Sides, sides)
     copies = [row.pair for row in rows if row.kind == "noise"]
     drawn = [pair.partition(",")[0] for pair in copies]
     enough = [level for level in set(drawn) if drawn.count(level) >= draws]
@@ -110,13 +113,13 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
             at = 0.5 + CLEAR if whose == "A" else 0.5 - CLEAR
             bars.append(Bar(what, [value], at, above=whose == "A", interval=(low, high)))
     words = [f"{row.pair}: {row.below_a[0]:.0%} and {row.below_b[0]:.0%}" for row in rows]
-    swept = evidence.records(sweep, Sweep)
+    swept = read(Sweep, sweep)
     for level in dict.fromkeys(row.group for row in swept if row.kind == "noise"):
-        sides = [row.side for row in swept if row.group == level]
-        problems.append((1 not in sides, f"{level} is one-sided in none of {len(sides)} cases over losses"))
+        found = [row.side for row in swept if row.group == level]
+        problems.append((1 not in found, f"{level} is one-sided in none of {len(found)} cases over losses"))
         words.append(
-            f"{level} over losses: one-sided in {sides.count(1)} of {len(sides)} cases, the other way in "
-            f"{sides.count(-1)}, for every copy at {len(one_sided_losses(swept, level))} losses"
+            f"{level} over losses: one-sided in {found.count(1)} of {len(found)} cases, the other way in "
+            f"{found.count(-1)}, for every copy at {len(one_sided_losses(swept, level))} losses"
         )
     right, sure = criterion_right(swept)
     words.append(f"mu > s v gives the side in {right} of {sure} cases")
@@ -125,14 +128,14 @@ def one_sided_copies(evidence: Evidence, measurement: str, sweep: str, levels: i
 
 
 def one_sided_under_condition(
-    evidence: Evidence, measurement: str, world: str, noise: float, copies: int, tolerance: float
+    chains: Sequence[Mapping[str, Any]], *, world: str, noise: float, copies: int, tolerance: float
 ) -> Verdict:
     """Where inputs are drawn colder than they are written and nearly all tokens are certain, copies are one-sided.
 
     All copies with that noise, at each exponent above 1; no copy of any chain at 1; and the identity of the theorem
     holds, to a tolerance (nats), and tells every side.
     """
-    rows = evidence.records(measurement, OfChains)
+    rows = read(OfChains, chains)
     colder = [row for row in rows if row.world == world and row.noise == noise and row.exponent > 1]
     own = [row for row in rows if row.exponent == 1]
     if len({row.copy for row in colder}) < copies or not own:

@@ -1,16 +1,17 @@
 """Predicates about pruned models: which blocks and which hidden units of a parent a child is made of."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab_study.pruning_forensics.measure import MapRecord
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, Evidence, Verdict, judge, log10_words
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, Verdict, judge, log10_words, read
 from provlab_study.shared import calibration
 
 
-def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) -> Verdict:
+def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) -> Verdict:
     """Holm's procedure finds the kept pairs of blocks of each child with this `cut`, no others, and none of strangers.
 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
@@ -18,9 +19,9 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
     with a stranger as well: a test that follows depth alone, for any parent, would draw the same maps. Neither a
     stranger's map nor the rest of a child's may have too many small p-values.
     """
-    maps = evidence.records(measurement, MapRecord)
-    children = [record for record in maps if record.related and cut in record.cut and record.kept is not None]
-    strangers = [record for record in maps if not record.related]
+    records = read(MapRecord, maps)
+    children = [record for record in records if record.related and cut in record.cut and record.kept is not None]
+    strangers = [record for record in records if not record.related]
     if not children:
         return Verdict(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
     rows = [
@@ -60,7 +61,7 @@ def blocks_mapped(evidence: Evidence, measurement: str, cut: str, level: float) 
     return verdict
 
 
-def units_recovered(evidence: Evidence, measurement: str, precision: float, recall: float) -> Verdict:
+def units_recovered(units: Sequence[Mapping[str, Any]], *, precision: float, recall: float) -> Verdict:
     """Each unit on which gate and up agree is the very unit of the parent that stands in its place.
 
     Each block must be beyond chance, and all together above both bounds. That the unit named is *one* of those that
@@ -68,7 +69,7 @@ def units_recovered(evidence: Evidence, measurement: str, precision: float, reca
     Units of an MLP share activations and are no independent draws, so an interval is only a yardstick; a block's
     chance is that of naming a kept unit, which is far above that of naming the right one.
     """
-    rows = [row for row in evidence.measurement(measurement) if row["by"] == "both"]
+    rows = [row for row in units if row["by"] == "both"]
     if not rows:
         return Verdict(NOT_RUN, "", "of no model run the kept hidden units are known")
     called, kept, kept_ones, placed = (sum(row[key] for row in rows) for key in ("called", "kept", "found", "placed"))

@@ -1,10 +1,12 @@
-"""The papers' claims, judged from the records of a run.
+"""The papers' claims, and what the pages judged of them.
 
 The claims are data, in the ``claims.yml`` of each chapter; this module reads them, looks published values up in the
-papers' tables, and has each row judged from the experiment files and units of one results folder. No value of ours is
-a constant here.
+papers' tables, and has a row judged by its function from the records that a page holds. A page calls it by
+`publishing.experiment.Run.judge` and keeps the judgement, which the scoreboard reads. No value of ours is a constant
+here.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
@@ -36,6 +38,7 @@ _JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
 # trained_once: the models whose training has no replicate, so that the claim stands for one draw of their seeds
 _STANDING = {"settled": dict, "same_records": list[str], "trained_once": str}
 _SETTLED = {"rule": str, "date": date, "look": str}
+PROFILES = {"smoke", "default", "paper"}
 _COUNTED = {HOLDS: "hold", HOLDS_POST_HOC: "hold post hoc", WITHIN_SPREAD: "within their spread", FAILS: "fail"}
 
 
@@ -95,8 +98,45 @@ def _cell(claim_id: str, lookup: Mapping[str, Any]) -> str:
     return cells[0]
 
 
+def bars(claim: Mapping[str, Any], profile: str) -> dict[str, Any]:
+    """What a claim's function is given beside the records: its bars, those of the profile where they differ by it.
+
+    In a profile that a bar does not name, its largest number is asked for.
+    """
+    given = {name: bar for name, bar in claim["predicate"].items() if name != "name"}
+    return {
+        name: bar.get(profile, max(bar.values())) if isinstance(bar, dict) and set(bar) <= PROFILES else bar
+        for name, bar in given.items()
+    }
+
+
+def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) -> Verdict:
+    """Judge a claim by its function, from records by the names of the function's parameters, in any profile."""
+    function = predicate(claim)
+    try:
+        given = inspect.signature(function).bind(**records, **bars(claim, profile))
+    except TypeError as error:
+        return Verdict(NOT_RUN, "", f"its page kept no such record: {error}")
+    try:
+        judged = function(*given.args, **given.kwargs)
+    except OldRecordsError as error:
+        return Verdict(NOT_RUN, "", str(error))
+    settled = claim.get("settled")
+    if judged.status != HOLDS or not settled:
+        return judged
+    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after records ({settled['look']}): {settled['rule']}"
+    return replace(judged, status=HOLDS_POST_HOC, why=f"{judged.why}; {note}")
+
+
+def status_in(claim: Mapping[str, Any], profile: str, judged: Verdict) -> Verdict:
+    """The verdict that counts for the scoreboard: none in a profile that the claim is not judged in."""
+    if profile in claim["profiles"]:
+        return judged
+    return Verdict(NOT_RUN, "", f"cannot be judged in the profile {profile}")
+
+
 def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, Any]]:
-    """Judge the claims of one experiment, or of all, from what one results folder holds.
+    """What the pages judged of the claims of one experiment, or of all, as one results folder holds it.
 
     Returns
     -------
@@ -105,44 +145,42 @@ def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, An
         replicates, trained_once (models whose training has no replicate), rule and date (of a rule that was settled
         after a look, else None), same_records (ids of claims judged from the same records), experiment, profile.
     """
-    evidence = {experiment["name"]: Evidence(experiment, store) for experiment in store.experiments()}
-    rows = []
-    for claim in load_claims():
-        if experiment not in (None, claim["experiment"]):
-            continue
-        here = evidence.get(claim["experiment"])
-        settled = claim.get("settled", {})
-        rows.append(
-            {
-                **{key: claim[key] for key in ("id", "paper", "statement", "source", "experiment")},
-                **asdict(_verdict(claim, here)),
-                "published": published(claim),
-                "trained_once": claim.get("trained_once", ""),
-                "rule": settled.get("rule"),
-                "date": settled["date"].isoformat() if settled else None,
-                "same_records": list(claim.get("same_records", [])),
-                "profile": here.profile if here else None,
-            }
-        )
-    return rows
+    kept = {run["name"]: run for run in store.experiments()}
+    return [
+        as_row(claim, _kept(claim, kept.get(claim["experiment"]), store), kept.get(claim["experiment"]))
+        for claim in load_claims()
+        if experiment in (None, claim["experiment"])
+    ]
 
 
-def _verdict(claim: Mapping[str, Any], evidence: Evidence | None) -> Verdict:
-    if evidence is None:
+def as_row(claim: Mapping[str, Any], judged: Verdict, experiment: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A claim and its verdict, as `evaluate` returns them."""
+    settled = claim.get("settled", {})
+    return {
+        **{key: claim[key] for key in ("id", "paper", "statement", "source", "experiment")},
+        **asdict(judged),
+        "published": published(claim),
+        "trained_once": claim.get("trained_once", ""),
+        "rule": settled.get("rule"),
+        "date": settled["date"].isoformat() if settled else None,
+        "same_records": list(claim.get("same_records", [])),
+        "profile": experiment["profile"] if experiment else None,
+    }
+
+
+def _kept(claim: Mapping[str, Any], experiment: dict[str, Any] | None, store: Results) -> Verdict:
+    """The judgement that a page kept; that of records, where a page kept records alone."""
+    if experiment is None:
         return Verdict(NOT_RUN, "", f"run it: provlab run {claim['experiment']}")
-    if evidence.profile not in claim["profiles"]:
-        return Verdict(NOT_RUN, "", f"cannot be judged in the profile {evidence.profile}")
-    arguments = dict(claim["predicate"])
-    arguments.pop("name")
+    if claim["id"] in experiment.get("judgements", {}):
+        return Verdict(**experiment["judgements"][claim["id"]])
+    if experiment["profile"] not in claim["profiles"]:
+        return status_in(claim, experiment["profile"], Verdict(NOT_RUN, "", ""))
     try:
-        verdict = predicate(claim)(evidence, **arguments)
+        records = Evidence(experiment, store).named(inspect.signature(predicate(claim)).parameters)
     except OldRecordsError as error:
         return Verdict(NOT_RUN, "", str(error))
-    settled = claim.get("settled")
-    if verdict.status != HOLDS or not settled:
-        return verdict
-    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after records ({settled['look']}): {settled['rule']}"
-    return replace(verdict, status=HOLDS_POST_HOC, why=f"{verdict.why}; {note}")
+    return verdict(claim, records, experiment["profile"])
 
 
 def words(status: str) -> str:

@@ -1,6 +1,6 @@
-"""Input and output of a predicate: the evidence of one experiment, and a verdict."""
+"""What a function that judges a claim takes and returns: records of one experiment, bars, and a verdict."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.errors import ParameterError
+from provlab.report.study_report import StudyReport
 from provlab.statistics import get as get_statistic
 from provlab.statistics.results import BlockResult, MissingDetailError
 from provlab_study.publishing.results import Results
@@ -128,6 +129,9 @@ class Bar:
         return f"{words}, spread {_number(self.spread)}" if len(self.values) > 1 else words
 
 
+OLD = "its records are those of another version: run its page again"
+
+
 class OldRecordsError(ParameterError):
     """Records were kept by a version of an experiment that measured something else."""
 
@@ -144,6 +148,12 @@ class Evidence:
         """The profile that the notebook ran in."""
         return str(self.experiment["profile"])
 
+    def named(self, names: Collection[str]) -> dict[str, Any]:
+        """What the run left under these names: measurements and parameters, ``pairs``, ``evidence``."""
+        left = {**self.experiment.get("parameters", {}), **self.experiment["measurements"], "evidence": self}
+        pairs = {"pairs": self.pairs} if "pairs" in names else {}
+        return pairs | {name: left[name] for name in names if name in left}
+
     def measurement(self, name: str) -> Any:
         """One measurement of the notebook; KeyError if it made none of that name."""
         return self.experiment["measurements"][name]
@@ -156,27 +166,19 @@ class Evidence:
         OldRecordsError
             They were kept by a version that measured something else.
         """
-        return [self._read(kind, row) for row in self.measurement(name)]
+        return read(kind, self.measurement(name))
 
     def record(self, name: str, kind: Callable[..., Kind]) -> Kind:
         """Read a measurement that is one row; the same otherwise."""
-        return self._read(kind, self.measurement(name))
-
-    def _read(self, kind: Callable[..., Kind], row: Mapping[str, Any]) -> Kind:
-        try:
-            return kind(**row)
-        except TypeError as error:
-            raise self._old() from error
-
-    def _old(self) -> OldRecordsError:
-        return OldRecordsError(f"its records are those of another version: provlab run {self.experiment['name']}")
+        (row,) = read(kind, [self.measurement(name)])
+        return row
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """One row per pair and statistic, aggregated again from the stored units.
 
         Columns: a, b, statistic, dependent, siblings, error, value, log10_p, paper_log10_p, detail, blocks (a list of
-        log10 p).
+        log10 p) and withheld (how many blocks have none).
         """
         rows = [{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]]
         frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "statistic"])
@@ -186,7 +188,14 @@ class Evidence:
 
     def _aggregate(self, pair: Mapping[str, Any]) -> dict[str, Any]:
         if pair["error"]:
-            return {"value": np.nan, "log10_p": np.nan, "paper_log10_p": np.nan, "detail": {}, "blocks": []}
+            return {
+                "value": np.nan,
+                "log10_p": np.nan,
+                "paper_log10_p": np.nan,
+                "detail": {},
+                "blocks": [],
+                "withheld": 0,
+            }
         units = [self.store.get(key) for key in pair["keys"]]
         if lost := [key for key, unit in zip(pair["keys"], units, strict=True) if unit is None]:
             raise ParameterError(
@@ -197,21 +206,51 @@ class Evidence:
         try:
             outcome = get_statistic(pair["statistic"]).outcome(blocks)
         except MissingDetailError as error:  # units of a version that kept other details
-            raise self._old() from error
+            raise OldRecordsError(OLD) from error
         return {
             "value": outcome.value,
             "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
             "paper_log10_p": np.nan if (paper := outcome.detail.paper_log10_p) is None else paper,
             "detail": outcome.detail.as_record(),
             "blocks": [block.log10_p for block in blocks],
+            "withheld": sum(bool(block.detail.withheld) for block in blocks),
         }
 
-    def of(self, statistic: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
-        """Dependent pairs, independent pairs, and how many pairs failed, for one statistic."""
-        rows = self.pairs[self.pairs["statistic"] == statistic]
-        ran = rows[rows["error"].isna()]
-        truth = ran["dependent"]
-        return ran[truth.eq(True)], ran[truth.eq(False)], int(rows["error"].notna().sum())
+
+def read(kind: Callable[..., Kind], rows: Sequence[Any]) -> list[Kind]:
+    """Rows of a measurement as the dataclass that they were kept from.
+
+    Raises
+    ------
+    OldRecordsError
+        They were kept by a version that measured something else.
+    """
+    try:
+        return [kind(**row) for row in rows]
+    except TypeError as error:
+        raise OldRecordsError(OLD) from error
+
+
+def frame_of(*studies: StudyReport) -> pd.DataFrame:
+    """All pairs of some studies, with the columns of `Evidence.pairs` and others."""
+    frames = []
+    for study in studies:
+        blocks = [record.outcome.blocks if record.outcome else () for record in study.records]
+        frames.append(
+            study.to_frame().assign(
+                blocks=[[block.log10_p for block in some] for some in blocks],
+                withheld=[sum(bool(block.detail.withheld) for block in some) for some in blocks],
+            )
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def known(pairs: pd.DataFrame, statistic: str) -> tuple[pd.DataFrame, pd.DataFrame, int]:
+    """Dependent pairs, independent pairs, and how many pairs failed, for one statistic."""
+    rows = pairs[pairs["statistic"] == statistic]
+    ran = rows[rows["error"].isna()]
+    truth = ran["dependent"]
+    return ran[truth.eq(True)], ran[truth.eq(False)], int(rows["error"].notna().sum())
 
 
 def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: Sequence[Bar] = ()) -> Verdict:

@@ -3,6 +3,8 @@
 >>> run = provlab_study.begin("llama_tree", globals())  # doctest: +SKIP
 >>> study = run.study(models, statistics=["phi_u"])  # doctest: +SKIP
 >>> run.measure("share", {"n": 69})  # doctest: +SKIP
+>>> i4 = run.judge("I4", predicates.separates, pairs=study, ks_by_symmetry=by_symmetry)  # doctest: +SKIP
+>>> run.summary(i4, (i4, "Each pair with a common origin is found."))  # doctest: +SKIP
 >>> run.finish()  # doctest: +SKIP
 """
 
@@ -10,18 +12,21 @@ import ast
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from provlab import provenance, schema, studying
 from provlab.errors import InputError, ParameterError
 from provlab.report.study_report import StudyReport
 from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import Verdict, frame_of
+from provlab_study.publishing.judgement import Judgement, Truth, truth
 from provlab_study.publishing.page import MARKS
+from provlab_study.publishing.parameters import parameters_of
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
@@ -36,6 +41,21 @@ def checked_profile(profile: str) -> str:
     if profile in ("", ".", "..") or Path(profile).name != profile:
         raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
     return profile
+
+
+def _defaults(name: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """What the parameters cell of a notebook declares: that of the project, else the one that was executed."""
+    path = provenance.project_root() / "notebooks" / f"{name}.ipynb"
+    if path.is_file():
+        declared = parameters_of(path).values()
+        return {one.name: ast.literal_eval(one.default) for one in declared}
+    cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("profile: str")]
+    nodes = ast.parse(cells[0]).body if cells else []
+    return {
+        ast.unparse(node.target): ast.literal_eval(node.value)
+        for node in nodes
+        if isinstance(node, ast.AnnAssign) and node.value is not None
+    }
 
 
 def is_stored(name: str, profile: str, stamp: str) -> bool:
@@ -81,7 +101,8 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
         schema.check(f"parameter {key}", value, annotations[key])
     profile = checked_profile(parameters.get("profile", "default"))
     stamp = os.environ.get(STUDY_RUN)
-    run = Run(name, parameters, Results(provenance.results_root() / profile, own=stamp is None), stamp)
+    store = Results(provenance.results_root() / profile, own=stamp is None)
+    run = Run(name, parameters, store, stamp, namespace=namespace)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
     return run
 
@@ -110,6 +131,49 @@ class Run:
     started: float = field(default_factory=time.time)
     measurements: dict[str, Any] = field(default_factory=dict)
     studies: dict[str, StudyReport] = field(default_factory=dict)
+    judgements: dict[str, Verdict] = field(default_factory=dict)
+    namespace: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def require(self, holds: bool, needs: str) -> None:
+        """Stop before anything is computed unless the page has what it needs.
+
+        Raises
+        ------
+        ParameterError
+            One line: what the page needs.
+        """
+        if not holds:
+            raise ParameterError(f"{self.name} needs {needs}")
+
+    def belong(self, to: str, *, needs: Sequence[str] = (), others: Sequence[str] = ()) -> None:
+        """Parameters that name models which go with those of another one are changed with it, or left out.
+
+        Where the parameter `to` has another value than the notebook declares, each of `needs` must have one as well,
+        and those of `others` that have not are emptied: they name models of the study, which the given ones have
+        nothing to do with.
+
+        Raises
+        ------
+        ParameterError
+            If `to` was given, and one of `needs` was not.
+        """
+        defaults = _defaults(self.name, self.namespace)
+        given = [name for name in (to, *needs, *others) if self.parameters[name] != defaults.get(name)]
+        if to not in given:
+            return
+        if missing := [name for name in needs if name not in given]:
+            raise ParameterError(f"{self.name}: with {to} give {' and '.join(missing)} too, which goes with it")
+        empty = [name for name in others if name not in given and self.parameters[name]]
+        for name in empty:
+            self.parameters[name] = type(self.parameters[name])()
+            cast(dict[str, Any], self.namespace)[name] = self.parameters[name]
+        if empty:
+            print(f"{', '.join(empty)}: left out, since {to} was given and they were not")  # noqa: T201
+
+    @property
+    def profile(self) -> str:
+        """The label under which records are kept, which says what claims ask for."""
+        return str(self.parameters.get("profile", "default"))
 
     @property
     def seed(self) -> int:
@@ -136,24 +200,52 @@ class Run:
         InputError
             If it holds NaN, Inf, or something that JSON cannot hold.
         """
-        try:
-            self.measurements[name] = json.loads(json.dumps(measurement, allow_nan=False, default=_plain))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"measurement {name!r} cannot be kept: {error}") from error
+        self.measurements[name] = _kept(name, measurement)
 
-    def summary(self, lead: bool | None, *findings: tuple[bool | None, str]) -> "Summary":
+    def judge(self, claim: str, function: Callable[..., Verdict], **records: Any) -> Judgement:
+        """Judge a claim here and now, show the judgement, and keep it for the scoreboard.
+
+        Parameters
+        ----------
+        claim : str
+            Its id, as I4. Its row in ``claims.yml`` has the bars, and names the function.
+        function : callable
+            What judges it, from records as the page holds them.
+        **records
+            What the function takes, by the names of its parameters, as `measure` keeps it; `pairs` is a study, or
+            several.
+
+        Raises
+        ------
+        InputError
+            If the claim belongs to another experiment or function, or a record cannot be kept.
+        """
+        row = next((row for row in claims.load_claims() if row["id"] == claim), None)
+        if row is None or row["experiment"] != self.name or claims.predicate(row) is not function:
+            asked = f"{row['experiment']}.predicates.{row['predicate']['name']}" if row else "no function"
+            raise InputError(f"claim {claim} is judged by {asked}, not by {function.__name__} in {self.name}")
+        taken = {name: _kept(name, record) for name, record in records.items() if name != "pairs"}
+        if "pairs" in records:
+            studies = records["pairs"]
+            taken["pairs"] = frame_of(*([studies] if isinstance(studies, StudyReport) else studies))
+        judged = claims.verdict(row, taken, self.profile)
+        self.judgements[claim] = claims.status_in(row, self.profile, judged)
+        return Judgement(row, judged, claims.bars(row, self.profile), self.profile)
+
+    def summary(self, lead: Truth, *findings: tuple[Truth, str]) -> "Summary":
         """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
 
-        None stands where the records cannot say. `lead` judges the sentences under the page's title.
+        What says so is a judgement, several of which all must hold, or a condition; None stands where the records
+        cannot say. `lead` judges the sentences under the page's title.
         """
-        return Summary(_verdict(lead), tuple((_verdict(holds), sentence) for holds, sentence in findings))
+        return Summary(truth(lead), tuple((truth(holds), sentence) for holds, sentence in findings))
 
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""
         models = {m["source"]: m for study in self.studies.values() for m in study.models}
         experiment = {
             "name": self.name,
-            "profile": self.parameters.get("profile", "default"),
+            "profile": self.profile,
             "stamp": self.stamp,
             "parameters": self.parameters,
             "seed": self.seed,
@@ -178,9 +270,18 @@ class Run:
                 if record.statistic == statistic
             ],
             "measurements": self.measurements,
+            "judgements": {claim: asdict(verdict) for claim, verdict in self.judgements.items()},
         }
         self.store.put_experiment(self.name, experiment)
         return Footer(experiment, claims.evaluate(self.store, self.name))
+
+
+def _kept(name: str, measurement: Any) -> Any:
+    """A measurement as plain values, as its file has it."""
+    try:
+        return json.loads(json.dumps(measurement, allow_nan=False, default=_plain))
+    except (ValueError, TypeError) as error:
+        raise InputError(f"measurement {name!r} cannot be kept: {error}") from error
 
 
 def _plain(value: Any) -> Any:
@@ -192,25 +293,21 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be kept as JSON")
 
 
-def _verdict(holds: Any) -> bool | None:
-    """Truth of a Python or numpy value; None stays None."""
-    return None if holds is None else bool(holds)
-
-
 @dataclass(frozen=True)
 class Summary:
     """What a page found, each sentence held by the records of its run; `publishing.page` marks the lead by it.
 
     Attributes
     ----------
-    lead : bool or None
-        Whether the sentences under the title hold in this run; None if its records cannot say.
+    lead : bool, None or str
+        Whether the sentences under the title hold in this run; None if its records cannot say, `UNDECIDED` if they do
+        not decide.
     findings : tuple
         The same and the sentence, for each sentence of the summary.
     """
 
-    lead: bool | None
-    findings: tuple[tuple[bool | None, str], ...]
+    lead: bool | str | None
+    findings: tuple[tuple[bool | str | None, str], ...]
 
     def __repr__(self) -> str:
         """Markdown, which reads as plain text."""

@@ -1,6 +1,6 @@
 """Predicates about phi_MATCH between strangers, where no theorem makes its values p-values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, Verdict, judge, read
 
 PER = {"block": "per block", "pair": "aggregated"}
 
@@ -46,27 +46,21 @@ class Uniformity:
 
 
 def behaves_like_pvalue(
-    evidence: Evidence,
-    measurement: str,
-    texts: int,
-    level: float,
-    at_most: float,
-    min_pairs: Mapping[str, int],
+    uniformity: Sequence[Mapping[str, Any]], *, texts: int, level: float, at_most: float, min_pairs: int
 ) -> Verdict:
     """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity does.
 
-    The measurement holds a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
+    There is a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
     size at each of its levels is judged with its interval: one that lies above the bar fails, and one that reaches
     the bar is within its spread. The estimate alone does not decide, since of so many sizes at 0.001 some are
     above twice the level by chance. Intervals above the level itself are named. The tests of uniformity compare with
     copies in which gate and up are relabelled independently, and are read together with Holm's correction, at `level`.
     """
-    rows = evidence.records(measurement, Uniformity)
+    rows = read(Uniformity, uniformity)
     bases = [row for row in rows if row.models == "bases"]
     if not bases:
         return Verdict(NOT_RUN, "", "no pair of bases was run")
     n_texts, fewest = len({row.text for row in rows}), min(row.n_pairs for row in bases)
-    enough = min_pairs.get(evidence.profile, max(min_pairs.values()))
     finest = len(rows) / (1 + min(row.n_copies for row in rows))
     adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
     rejected = [_named(row) for row, p in zip(rows, adjusted, strict=True) if p <= np.log10(level)]
@@ -87,7 +81,6 @@ def behaves_like_pvalue(
     )
     problems = [
         (n_texts < texts, f"only {n_texts} texts, fewer than {texts}"),
-        (fewest < enough, f"only {fewest} pairs of bases, fewer than {enough}"),
         (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
         (bool(rejected), f"not uniform: {', '.join(rejected)}"),
         (bool(too_large), f"actual size over {at_most:g} times its level: {'; '.join(too_large)}"),
@@ -95,6 +88,8 @@ def behaves_like_pvalue(
     why = f"no actual size is above {at_most:g} times its level, and none of {len(rows)} tests of uniformity rejects"
     worst = _size(sizes.loc[sizes["times"].idxmax()])
     verdict = replace(judge(ours, why, problems), margin=f"largest for its level: {worst}; bar {at_most:g} times")
+    if verdict.status == HOLDS and fewest < min_pairs:
+        return Verdict(NOT_RUN, "", f"only {fewest} pairs of bases, fewer than {min_pairs}")
     if verdict.status == HOLDS and near:
         why = f"intervals of actual sizes reach {at_most:g} times the level: {'; '.join(near)}"
         return replace(verdict, status=WITHIN_SPREAD, why=why)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import Evidence
+from provlab_study.publishing.evidence import Evidence, known
 from provlab_study.publishing.results import Results
 
 LEVEL = 0.01
@@ -35,7 +35,7 @@ def sentences(store: Results, *, origin: str, adversary: str, counted: str) -> l
 
 def _rejected(evidence: Evidence, statistic: str) -> tuple[int, int, int, int]:
     """Dependent pairs found, all of them, independent pairs accused, all of them, by Holm at `LEVEL`."""
-    dependent, independent, _ = evidence.of(statistic)
+    dependent, independent, _ = known(evidence.pairs, statistic)
     log10_p = np.concatenate([dependent["log10_p"], independent["log10_p"]]).astype(float)
     below = pvalues.holm(log10_p) <= np.log10(LEVEL)
     n = len(dependent)

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Evidence, Verdict, log10_words
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, log10_words
 
 Pair = tuple[str, str]
 
@@ -13,7 +14,7 @@ DOUBT = 0.05  # p that no independent pair should need
 
 
 def found_alone(
-    evidence: Evidence, statistic: str, pair: Pair, controls: Sequence[Pair], *, log10_p: float, level: float
+    pairs: pd.DataFrame, statistic: str, pair: Pair, controls: Sequence[Pair], *, log10_p: float, level: float
 ) -> tuple[str, list[Bar], list[tuple[bool, str]]] | Verdict:
     """Judge a pair that is said to be related against pairs that are said not to be.
 
@@ -24,8 +25,8 @@ def found_alone(
 
     Parameters
     ----------
-    evidence
-        With the statistic of all these pairs.
+    pairs
+        Rows with the statistic of all these pairs, as `evidence.frame_of` has them.
     statistic
         Its name.
     pair, controls
@@ -41,7 +42,7 @@ def found_alone(
         The values in words, the bars, and as problems pairs that are known to be of the other kind; a verdict where
         there is nothing to judge.
     """
-    rows = evidence.pairs[evidence.pairs["statistic"] == statistic]
+    rows = pairs[pairs["statistic"] == statistic]
     by_pair = {frozenset((row["a"], row["b"])): row for _, row in rows.iterrows()}
     keys = [frozenset(members) for members in (pair, *controls)]
     if not controls or not any(key in by_pair for key in keys):

@@ -110,6 +110,15 @@ def pairs_of_trees(rows: pd.DataFrame, known: pd.DataFrame) -> list[frozenset[st
     return [frozenset((tree[a], tree[b])) for a, b in zip(rows["a"], rows["b"], strict=True)]
 
 
+def numbered(sources: Sequence[str], n: int) -> list[str]:
+    """Sources of models, each with ``{}`` in it replaced by `n` of them, counted from 1: ``zoo:null-{:02d}``, say."""
+    return [name for source in sources for name in _counted(str(source), n)]
+
+
+def _counted(source: str, n: int) -> list[str]:
+    return [source.format(i + 1) for i in range(n)] if "{" in source else [source]
+
+
 def chain_of_trees(lineage: Lineage) -> list[tuple[str, str]]:
     """One model of each tree with that of the next tree: pairs whose p-values are independent of one another.
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 from provlab_study.shared import calibration
 
 
-def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correction: str, level: float) -> Verdict:
+def taken_tensors_found(sharing: Sequence[Mapping[str, Any]], *, axis: str, correction: str, level: float) -> Verdict:
     """Every taken tensor is called, no other pair of tensors is, and nothing against an unrelated model.
 
     All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
@@ -18,8 +18,7 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     pairs with unrelated models may be at 0.01 and 0.001 than chance has there; one pair of tensors repeats
     itself in all hybrids of one base. Calls over the other axis are reported.
     """
-    every = evidence.measurement(measurement)
-    runs = [run for run in every if run["axis"] == axis]
+    runs = [run for run in sharing if run["axis"] == axis]
     related = [run for run in runs if run["related"]]
     if not related or len(related) == len(runs):
         return Verdict(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
@@ -47,8 +46,10 @@ def taken_tensors_found(evidence: Evidence, measurement: str, axis: str, correct
     missed = sum(run["n_taken"] for run in related) - len(called(related, shared=True))
     wrong, unrelated = called(related, shared=False), called([run for run in runs if not run["related"]], shared=False)
     ours = f"by {axis} {words(related)}; {len(unrelated)} against unrelated models"
-    for other in dict.fromkeys(run["axis"] for run in every if run["axis"] != axis):
-        ours += f"; by {other}, not judged, {words([run for run in every if run['related'] and run['axis'] == other])}"
+    for other in dict.fromkeys(run["axis"] for run in sharing if run["axis"] != axis):
+        ours += (
+            f"; by {other}, not judged, {words([run for run in sharing if run['related'] and run['axis'] == other])}"
+        )
     fewest, most = min(run["n_tests"] - run["n_taken"] for run in runs), max(run["n_taken"] for run in runs)
     null = [(run, pair) for run in runs if not run["related"] for pair in run["pairs"]]
     problems = [

@@ -5,15 +5,17 @@ The dataclasses name the fields of the rows that the page keeps; a ratio is four
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.modeldiff.comparison import TERMS
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
 from provlab_study.shared.calibration import size_interval
 
 Numbers = Sequence[float]
+Rows = Sequence[Mapping[str, Any]]
 Array = NDArray[np.float64]
 
 
@@ -114,9 +116,9 @@ def _ratio(values: Iterable[float]) -> str:
     return " : ".join(f"{value:.2f}" for value in values)
 
 
-def _whole(evidence: Evidence, inputs: int) -> Verdict | None:
+def _whole(space: Mapping[str, Any], inputs: int) -> Verdict | None:
     """Without all the inputs asked for there is nothing to judge."""
-    enumerated = evidence.record("space", Space).inputs
+    enumerated = read(Space, [space])[0].inputs
     if enumerated < inputs:
         return Verdict(NOT_RUN, "", f"{enumerated:,} inputs were enumerated; {inputs:,} are asked for")
     return None
@@ -136,9 +138,9 @@ def _distinct(runs: Iterable[Sequence[float]]) -> int:
     return len({tuple(run) for run in runs})
 
 
-def generates_valid(evidence: Evidence, measurement: str, share: float, n: int) -> Verdict:
+def generates_valid(generation: Rows, *, share: float, n: int) -> Verdict:
     """Each model's generations must be valid by at least `share`, plainly (interval included) and by Equation 4."""
-    rows = evidence.records(measurement, Generation)
+    rows = read(Generation, generation)
     if (n_models := len({row.model for row in rows})) < 2:
         return Verdict(NOT_RUN, "", f"{n_models} models generated; two are asked for")
     words, problems, bars = [], [], []
@@ -158,13 +160,14 @@ def generates_valid(evidence: Evidence, measurement: str, share: float, n: int) 
 
 
 def sampled_matches_enumeration(
-    evidence: Evidence,
-    measurement: str,
+    sampling: Mapping[str, Any],
+    space: Mapping[str, Any],
+    *,
     min_runs: int,
     tolerance: float,
     total_variation: float,
     coverage: float,
-    min_repeats: Mapping[str, int],
+    min_repeats: int,
     inputs: int,
 ) -> Verdict:
     """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say.
@@ -172,22 +175,22 @@ def sampled_matches_enumeration(
     One more run, with moves that know nothing of the rule, must come as near. Coverage is asked of all terms together
     and of each, as far as its repeats can tell; and intervals must not cover by being wider than the runs scatter.
     """
-    if missing := _whole(evidence, inputs):
+    if missing := _whole(space, inputs):
         return missing
-    kept = evidence.measurement(measurement)
-    runs, repeats = ([Run(**row) for row in kept[name]] for name in ("runs", "repeats"))
-    blind, exact = Run(**kept["blind"]), np.array(kept["exact"])
-    least = min_repeats.get(evidence.profile, max(min_repeats.values()))
+    runs, repeats, (blind,) = (read(Run, rows) for rows in (sampling["runs"], sampling["repeats"], [sampling["blind"]]))
+    exact = np.array(sampling["exact"])
     n_runs, n_repeats = (_distinct(run.ratio for run in some) for some in (runs, repeats))
-    if n_runs < min_runs or n_repeats < least or not all(len(run.total_variation) == 2 for run in (*runs, blind)):
+    if n_runs < min_runs or n_repeats < min_repeats or not all(len(run.total_variation) == 2 for run in (*runs, blind)):
         return Verdict(
-            NOT_RUN, "", f"{n_runs} runs and {n_repeats} repeats, each its own; {min_runs} and {least} are asked for"
+            NOT_RUN,
+            "",
+            f"{n_runs} runs and {n_repeats} repeats, each its own; {min_runs} and {min_repeats} are asked for",
         )
     ratios, apart = (np.array([getattr(run, name) for run in runs]) for name in ("ratio", "total_variation"))
     drawn, low, high = (np.array([getattr(run, name) for run in repeats]) for name in ("ratio", "low", "high"))
     off = np.abs(ratios - exact)
     hits = ((low <= exact) & (exact <= high)).sum(axis=0)
-    free = [k for k in range(4) if TERMS[k] != kept["reference"]]  # the term that is 1 by definition covers nothing
+    free = [k for k in range(4) if TERMS[k] != sampling["reference"]]  # the term that is 1 by definition covers nothing
     covered = float(np.mean(hits[free] / len(repeats)))
     problems = [(not covered >= coverage, f"the intervals cover in {covered:.0%} of cases only")]
     for k in free:
@@ -219,9 +222,10 @@ def sampled_matches_enumeration(
 
 
 def naive_misses(
-    evidence: Evidence,
-    measurement: str,
-    bias: str,
+    naive: Mapping[str, Any],
+    bias: Rows,
+    space: Mapping[str, Any],
+    *,
     temperatures: Sequence[float],
     tolerance: float,
     min_runs: int,
@@ -233,10 +237,9 @@ def naive_misses(
     Both are exact (`bias`), on either model's inputs: no run is long enough to remove them or to blur them. Weighted
     draws, and the coldest ones without weights, must come out as they should within the tolerance, in both.
     """
-    if missing := _whole(evidence, inputs):
+    if missing := _whole(space, inputs):
         return missing
-    record = evidence.record(measurement, Naive)
-    rows = evidence.records(bias, Bias)
+    (record,), rows = read(Naive, [naive]), read(Bias, bias)
     exact = [next((row for row in rows if np.isclose(row.temperature, t, rtol=1e-3)), None) for t in temperatures]
     drawn = next((row for row in rows if row.temperature == record.temperature), None)
     n_runs = _distinct([tuple(run) for run in record.naive[-1]]) if record.naive else 0
@@ -250,11 +253,11 @@ def naive_misses(
         ("rho(z)", "z_", record.naive_z, record.weighted_z),
         ("rho(D)", "", record.naive[-1], record.weighted[-1]),
     ):
-        naive, weighted = (np.mean(runs, axis=0) for runs in (of_naive, of_weighted))  # (2,): A's inputs, B's
+        plain, weighted = (np.mean(runs, axis=0) for runs in (of_naive, of_weighted))  # (2,): A's inputs, B's
         biases = [(getattr(row, f"{field}A") + getattr(row, f"{field}B")) / 2 for row in known]
         ours.append(
             f"{what}: bias without weights "
-            + ", ".join(f"{bias:.4f} at T = {row.temperature:.3g}" for bias, row in zip(biases, known, strict=True))
+            + ", ".join(f"{off:.4f} at T = {row.temperature:.3g}" for off, row in zip(biases, known, strict=True))
             + f"; with weights {weighted.mean():.4f} off after {record.draws[-1]:,} draws of a chain"
         )
         for k, side in enumerate("AB"):
@@ -265,8 +268,8 @@ def naive_misses(
                     f"weighted draws of {side} are {weighted[k]:.4f} off in {what} too: run more steps",
                 ),
                 (
-                    not abs(naive[k] - law) < tolerance,
-                    f"the draws of {side} without weights are {naive[k]:.4f} off in {what} and not what their law is: "
+                    not abs(plain[k] - law) < tolerance,
+                    f"the draws of {side} without weights are {plain[k]:.4f} off in {what} and not what their law is: "
                     f"{law:.4f}",
                 ),
             ]
@@ -285,13 +288,13 @@ def naive_misses(
 
 
 def normalisation_holds(
-    evidence: Evidence, measurement: str, example: Sequence[float], tolerance: float, share: float
+    normalisation: Mapping[str, Any], *, example: Sequence[float], tolerance: float, share: float
 ) -> Verdict:
     """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples.
 
     Each term must be within `tolerance`, and within a `share` of itself.
     """
-    record = evidence.record(measurement, Normalisation)
+    (record,) = read(Normalisation, [normalisation])
     off = float(np.abs(np.array(record.sampled) - record.exact).max())
     crude = float(np.abs(np.array(record.unnormalised) - record.exact).max())
     common = record.common
@@ -312,14 +315,14 @@ def normalisation_holds(
     )
 
 
-def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float, share: float) -> Verdict:
+def oracle_agrees(oracle: Rows, *, tolerance: float, share: float) -> Verdict:
     """Precision and recall of each term from weighted samples and the oracle, against the enumeration's.
 
     Each must be within `tolerance`, and within a `share` of itself, or of the tolerance where it is less.
 
     The ranges must be such that weights matter: without them some precision must come out wrong.
     """
-    rows = evidence.records(measurement, Oracle)
+    rows = read(Oracle, oracle)
     present = {(row.term, tuple(row.z)) for row in rows}
     ranges = sorted({z for _, z in present})
     if not ranges or present != {(term, z) for term in TERMS for z in ranges}:
@@ -349,12 +352,12 @@ def oracle_agrees(evidence: Evidence, measurement: str, tolerance: float, share:
     )
 
 
-def three_models_agree(evidence: Evidence, measurement: str, tolerance: float, share: float, min_runs: int) -> Verdict:
+def three_models_agree(three: Rows, *, tolerance: float, share: float, min_runs: int) -> Verdict:
     """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration.
 
     Each term of each run must be within `tolerance`, and within a `share` of itself: a rare term may not be missed.
     """
-    pairs = evidence.records(measurement, ThroughReference)
+    pairs = read(ThroughReference, three)
     if len({pair.pair for pair in pairs}) < 2 or any(_distinct(pair.runs) < min_runs for pair in pairs):
         return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
     words, bars, problems = (

@@ -38,7 +38,7 @@ class Planted:
                 pairs.append({"a": a, "b": b, "statistic": statistic, "keys": [key], **known})
         others = "controls" if claim == "I10" else "strangers"
         roles = {"base": "base", "leak" if claim == "I10" else "child": "child", others: self.controls}
-        measurements = {row["predicate"]["measurement"]: roles}
+        measurements = {"roles": roles}
         return planted.judge(row, Evidence({"profile": "default", "pairs": pairs, "measurements": measurements}, store))
 
 

@@ -2,14 +2,11 @@
 
 from dataclasses import asdict
 from itertools import combinations, pairwise
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.engine.store import Store
 from provlab_study.evasion.measure import PreservedRecord
 from provlab_study.evasion.predicates import (
     aligns_strangers,
@@ -20,20 +17,9 @@ from provlab_study.evasion.predicates import (
 )
 from provlab_study.evasion.procrustes import Alignment
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import Evidence
 from provlab_study.publishing.published import published_table
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
-
-
-def evidence(pairs=None, **measurements):
-    def of(statistic):
-        rows = pairs[pairs["statistic"] == statistic]
-        ran = rows[rows["error"].isna()]
-        return ran[ran["dependent"].eq(True)], ran[ran["dependent"].eq(False)], int(rows["error"].notna().sum())
-
-    kept = Evidence({"measurements": measurements}, Store(Path("nowhere")))
-    return SimpleNamespace(pairs=pairs, of=of, measurement=kept.measurement, records=kept.records, record=kept.record)
 
 
 def test_the_rows_name_them():
@@ -51,7 +37,7 @@ def preserved():
 
 
 def judge_preserved(rows):
-    return outputs_preserved(evidence(rows=rows), "rows", tolerance=1e-9, architectures=2, entire="A")
+    return outputs_preserved(rows, tolerance=1e-9, architectures=2, entire="A")
 
 
 def test_outputs_preserved():
@@ -110,11 +96,11 @@ def disguised_pairs(seed=0):
 def judge_evaded(frame):
     names = list(FAMILIES)
     return evaded_but_found(
-        evidence(frame, one_each=list(pairwise(names)), negative=[-0.3, -1.0, -50.0]),
+        frame,
+        one_each=list(pairwise(names)),
+        negative=[-0.3, -1.0, -50.0],
         evaded=["phi_u", "phi_h"],
         robust="phi_match",
-        measurement="one_each",
-        negative="negative",
         log10_p=-30,
         level=0.01,
         ks=0.01,
@@ -179,7 +165,7 @@ def test_found_lost_or_not_evaded(fault, why):
 
 def broken(**changed):
     good = {"dependent": [0.98, 0.9], "disguised": [0.1, 0.05], "independent": [0.2, 0.0]}
-    return invariants_break(evidence(m={"M_a": {**good, **changed}}), "m", least=0.1)
+    return invariants_break({"M_a": {**good, **changed}}, least=0.1)
 
 
 def test_invariants_break():
@@ -229,7 +215,7 @@ def alignment(what, kin=(0.86,) * 9, far=(0.86,) * 8, rows=4.0):
 
 
 def aligned(*others):
-    return aligns_strangers(evidence(m=[alignment("up"), *others]), "m", named=["up", "inputs"], most=0.95)
+    return aligns_strangers([alignment("up"), *others], named=["up", "inputs"], most=0.95)
 
 
 def test_residuals_that_tell_nothing():
@@ -272,7 +258,7 @@ BAND = list(np.linspace(0.6, 0.65, 40))
 
 def scored(dependent=(0.01, 0.2), independent=BAND, chain=tuple(BAND[::8])):
     groups = {"dependent": list(dependent), "independent": list(independent), "chain": list(chain)}
-    return separates_without_null(evidence(m=groups), "m", level=0.01)
+    return separates_without_null(groups, level=0.01)
 
 
 def test_separates_without_null():
@@ -305,7 +291,7 @@ def test_scores_that_do_not_separate_or_are_p_values(scores, why):
 def test_groups_without_a_pair_decide_nothing():
     """A run on models of one's own, whose origin nobody knows."""
     nothing = {"dependent": [], "independent": []}
-    assert invariants_break(evidence(m={}), "m", least=0.1).status == "not run"
+    assert invariants_break({}, least=0.1).status == "not run"
     assert aligned(alignment("inputs", [0.1], [])).status == "not run"
-    assert aligns_strangers(evidence(m=[]), "m", named=["up"], most=0.95).status == "not run"
-    assert separates_without_null(evidence(m={**nothing, "chain": []}), "m", level=0.01).status == "not run"
+    assert aligns_strangers([], named=["up"], most=0.95).status == "not run"
+    assert separates_without_null({**nothing, "chain": []}, level=0.01).status == "not run"

@@ -13,7 +13,7 @@ UNIFORM = (np.random.default_rng(0).permutation(N) % (T + 1) + 1) / (T + 1)
 
 def judged(independent=UNIFORM, dependent=(1 / (T + 1),) * 200, t=T):
     kept = {"independent": list(independent), "dependent": list(dependent), "n_permutations": t}
-    return planted.judged(ROW, {ROW["predicate"]["measurement"]: kept})
+    return planted.judged(ROW, {"example_one": kept})
 
 
 def test_it_holds():

@@ -1,7 +1,6 @@
 """Claims about the tree, broken on purpose: PERMTEST that finds strangers, a divergence that tells the groups apart."""
 
 from itertools import combinations
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,21 +13,18 @@ CHAIN = [("a0", "b"), ("b", "c"), ("c", "d"), ("d", "e"), ("e", "f"), ("f", "g")
 BLOCKS, T = 4, 99
 
 
-def evidence(values):
-    """Evidence of one frame of pairs; `values` gives the columns of a pair: value, log10_p, blocks, detail."""
+def study(values):
+    """All pairs by three statistics; `values` gives the columns of a pair: value, log10_p, blocks, detail."""
     rows = [
         {"a": a, "b": b, "dependent": FAMILIES[a] == FAMILIES[b], "keys": ["unit"], **values(a, b)}
         for a, b in combinations(FAMILIES, 2)
     ]
     frame = pd.DataFrame(rows)
 
-    def of(statistic):
-        rows = frame.assign(log10_p=frame["by_block"]) if statistic == "phi_l2_blocks" else frame
-        return rows[rows["dependent"]], rows[~rows["dependent"]], 0
-
-    store = SimpleNamespace(get=lambda key: {"parameters": {"n_permutations": T}})
-    measurements = {"chain_of_trees": [list(pair) for pair in CHAIN]}
-    return SimpleNamespace(of=of, store=store, measurement=measurements.__getitem__, experiment={})
+    frame["dependent"] = frame["dependent"].astype(object)
+    by_block = frame.assign(log10_p=frame.get("by_block", np.nan))
+    statistics = {"phi_l2": frame, "phi_l2_blocks": by_block, "phi_jsd": frame}
+    return pd.concat([rows.assign(statistic=name, error=None) for name, rows in statistics.items()], ignore_index=True)
 
 
 # I6: PERMTEST finds every dependent pair, and leaves the others alone ----------------------------------------------
@@ -52,8 +48,8 @@ def permtest(whole=None, blocks=None, seed=1):
             "by_block": -8.4 if dependent else -0.3,
         }
 
-    arguments = {"measurement": "chain_of_trees", "fisher_log10_p": -4, "level": 0.01}
-    return permtest_at_minimum(evidence(values), "phi_l2", "phi_l2_blocks", **arguments)
+    bars = {"fisher_log10_p": -4, "level": 0.01}
+    return permtest_at_minimum(study(values), CHAIN, T, whole="phi_l2", by_block="phi_l2_blocks", **bars)
 
 
 def test_permtest_at_its_minimum_for_dependent_pairs_alone():
@@ -91,7 +87,7 @@ def divergence(near, far, exceptions=(), *, spread=0.01):
         value = (near if dependent else far) + spread * rng.normal()
         return {"value": far + 0.2 if (a, b) in exceptions else value, "log10_p": np.nan}
 
-    return does_not_separate(evidence(values), "phi_jsd", most=0.95)
+    return does_not_separate(study(values), statistic="phi_jsd", most=0.95)
 
 
 def test_a_divergence_that_leans_to_the_right_side_and_not_reliably():

@@ -10,7 +10,7 @@ from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD
 
 CLAIMS = {row["id"]: row for row in claims.load_claims() if row.get("experiment") in ("model_diff", "plagiarism")}
-SMALLER = {"D12": {"draws": 1}, "D7": {"measurement": "sizes"}}  # than claims.yml asks for
+SMALLER = {"D12": {"draws": 1}, "D7": {"pair": "sizes"}}  # than claims.yml asks for
 NAN = float("nan")
 
 
@@ -119,7 +119,9 @@ MEASUREMENTS = {
 def verdict(claim, spoil=lambda m: None):
     measurements = copy.deepcopy(MEASUREMENTS)
     spoil(measurements)
-    return planted.judged(CLAIMS[claim], measurements, **SMALLER.get(claim, {}))
+    compared = {"D5": "sizes", "D6": "long", "D7": "sizes"}.get(claim)
+    records = {"compared": measurements[compared]} if compared else {}
+    return planted.judged(CLAIMS[claim], measurements, **records, **SMALLER.get(claim, {}))
 
 
 @pytest.mark.parametrize("claim", CLAIMS)

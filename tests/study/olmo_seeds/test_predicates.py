@@ -77,7 +77,9 @@ def seeds(tmp_path: Path) -> Bench:
 
 
 def judge_seeds(bench: Bench, profile: str = "default", statistics: Sequence[str] = STATISTICS) -> Verdict:
-    return seeds_independent(bench.evidence(profile), "budgets", statistics, 0.01, {"smoke": 3, "default": N})
+    least = {"smoke": 3, "default": N}[profile]
+    pairs, budgets = bench.evidence(profile).pairs, bench.measurements["budgets"]
+    return seeds_independent(pairs, budgets, T, statistics=statistics, level=0.01, min_pairs=least)
 
 
 def put_phi_match(bench: Bench, withheld: int) -> list[str]:

@@ -3,7 +3,6 @@
 from dataclasses import asdict
 
 import numpy as np
-import planted
 import pytest
 
 from provlab_study.pruning_forensics.measure import MapRecord
@@ -31,7 +30,7 @@ def maps():
 
 
 def judge(maps, cut="depth"):
-    return blocks_mapped(planted.evidence({"maps": maps}), "maps", cut=cut, level=0.01)
+    return blocks_mapped(maps, cut=cut, level=0.01)
 
 
 def test_blocks_mapped(maps):
@@ -104,7 +103,7 @@ def unit_row(placed, called=None, by="both", kept_ones=None):
 
 
 def judge_units(rows):
-    return units_recovered(planted.evidence({"units": rows}), "units", precision=0.95, recall=0.5)
+    return units_recovered(rows, precision=0.95, recall=0.5)
 
 
 def test_units_recovered():

@@ -34,8 +34,10 @@ def test_every_row_is_whole(row):
     assert row["statement"]
     assert row["source"]
     assert set(row["profiles"]) <= {"smoke", "default", "paper"}
-    arguments = {key: value for key, value in row["predicate"].items() if key != "name"}
-    inspect.signature(claims.predicate(row)).bind(None, **arguments)
+    asked = inspect.signature(claims.predicate(row)).parameters
+    bars = claims.bars(row, "smoke")
+    assert set(bars) <= set(asked)
+    assert all(name in bars for name, one in asked.items() if one.kind is one.KEYWORD_ONLY)
 
 
 @pytest.mark.parametrize(
@@ -193,13 +195,24 @@ def test_units_of_another_version_are_not_judged(store):
         path.write_text(json.dumps(UNIT | {"block": 0, "log10_p": -1.0, "detail": {}}))
     row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
     assert row["status"] == "not run"
-    assert row["why"] == "its records are those of another version: provlab run llama_tree"
+    assert row["why"] == "its records are those of another version: run its page again"
 
 
 def test_records_of_another_version_are_not_judged(tmp_path):
     """Fields that the chapter no longer measures: the claim says what to run, and the command goes on."""
-    row = next(row for row in claims.load_claims() if row["id"] == "D5")
-    experiment = {"name": "model_diff", "profile": "default", "pairs": [], "measurements": {"sizes": {"old": 1}}}
-    verdict = claims._verdict(row, Evidence(experiment, Results(tmp_path)))
-    assert verdict.status == "not run"
-    assert verdict.why == "its records are those of another version: provlab run model_diff"
+    experiment = {"name": "model_diff", "profile": "default", "pairs": [], "measurements": {"domains": {"old": 1}}}
+    store = Results(tmp_path)
+    store.put_experiment("model_diff", experiment)
+    rows = {row["id"]: row for row in claims.evaluate(store)}
+    assert rows["D10"]["status"] == rows["D8"]["status"] == "not run"
+    assert rows["D10"]["why"] == "its records are those of another version: run its page again"
+    assert rows["D8"]["why"] == "its page kept no such record: missing a required argument: 'capability'"
+
+
+def test_the_scoreboard_shows_what_the_page_judged(store):
+    """The judgement that is kept, and not a second one from the records."""
+    kept = {"status": "fails", "ours": "nothing", "why": "as it says", "margin": "", "replicates": ""}
+    experiment = store.experiment("exchangeability") | {"judgements": {"I1": kept}}
+    store.put_experiment("exchangeability", experiment)
+    row = next(row for row in claims.evaluate(store) if row["id"] == "I1")
+    assert {key: row[key] for key in kept} == kept

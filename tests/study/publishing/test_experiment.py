@@ -10,8 +10,10 @@ import pytest
 import provlab
 from provlab import machine, provenance
 from provlab.errors import InputError, ParameterError
+from provlab_study.exchangeability.predicates import permtest_uniform
 from provlab_study.publishing.evidence import Evidence, OldRecordsError
 from provlab_study.publishing.experiment import INJECTED, STUDY_RUN, Footer, begin
+from provlab_study.publishing.judgement import truth
 from provlab_study.publishing.results import Results
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
@@ -72,6 +74,44 @@ def test_a_profile_is_a_plain_name(value):
         begin("tree", namespace(profile=value))
 
 
+# Parameters that belong together -------------------------------------------------------------------------------------
+
+CELL = 'profile: str = "own"\nbase: str = "zoo:a"  # x\nchild: str = "zoo:b"\nothers: list[str] = ["zoo:c"]'
+
+
+def with_models(tmp_path, monkeypatch, **given):
+    monkeypatch.chdir(tmp_path)  # outside of the project, so the cell that was executed has the defaults
+    values = {"profile": "own", "base": "zoo:a", "child": "zoo:b", "others": ["zoo:c"]} | given
+    kinds = {"profile": str, "base": str, "child": str, "others": list[str]}
+    space = {"__annotations__": kinds, **values, "In": ["", CELL]}
+    return begin("tree", space), space
+
+
+def test_what_goes_with_another_parameter_is_left_out_where_it_was_not_given(tmp_path, monkeypatch, capsys):
+    run, space = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too")
+    run.belong("base", needs=["child"], others=["others"])
+    assert space["others"] == run.parameters["others"] == []
+    assert "others: left out, since base was given and they were not" in capsys.readouterr().out
+    run, space = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too", others=["/third"])
+    run.belong("base", needs=["child"], others=["others"])
+    assert space["others"] == ["/third"]
+
+
+@pytest.mark.parametrize("given", [{}, {"child": "/mine"}])
+def test_a_child_of_ones_own_is_compared_with_the_studys_models(given, tmp_path, monkeypatch):
+    run, space = with_models(tmp_path, monkeypatch, **given)
+    run.belong("base", needs=["child"], others=["others"])
+    assert space["others"] == ["zoo:c"]
+
+
+def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path, monkeypatch):
+    run, _ = with_models(tmp_path, monkeypatch, base="/mine")
+    with pytest.raises(ParameterError, match="tree: with base give child too, which goes with it"):
+        run.belong("base", needs=["child"])
+    with pytest.raises(ParameterError, match=r"^tree needs two models$"):
+        run.require(False, "two models")
+
+
 # Measuring and finishing ---------------------------------------------------------------------------------------------
 
 
@@ -97,8 +137,67 @@ def test_measure_keeps_a_dataclass_by_its_fields():
     evidence = Evidence({"name": "tree", "measurements": run.measurements}, run.store)
     assert evidence.records("shares", Share) == [Share("a", [0.5, 1.0])]
     run.measurements["shares"][0].pop("of")  # a predicate and a notebook that know different rows
-    with pytest.raises(OldRecordsError, match="those of another version: provlab run tree"):
+    with pytest.raises(OldRecordsError, match="those of another version: run its page again"):
         evidence.records("shares", Share)
+
+
+# Judging -------------------------------------------------------------------------------------------------------------
+
+EXAMPLE = {"independent": np.arange(1, 2001) % 100 / 100 + 0.01, "dependent": [0.01] * 100, "n_permutations": 99}
+
+
+def judge_i1(profile="default", **changes):
+    run = begin("exchangeability", namespace(profile=profile))
+    return run, run.judge("I1", permtest_uniform, example_one=EXAMPLE | changes)
+
+
+def test_a_claim_is_judged_where_it_is_called_and_kept_for_the_scoreboard(results, monkeypatch):
+    monkeypatch.setenv(STUDY_RUN, "stamp")
+    run, judged = judge_i1()
+    assert judged.verdict.status == "holds"
+    assert judged.bars == {"min_pairs": 2000, "min_tunes": 100, "smallest": 0.01}  # those of the profile
+    for shown in (repr(judged), judged._repr_mimebundle_()[0]["text/html"]):
+        assert "permtest_uniform(..., min_pairs=2000, min_tunes=100, smallest=0.01)" in shown
+        assert "100 of 100 fine-tunes at 1/100" in shown
+    footer = run.finish()
+    assert [(row["id"], row["status"]) for row in footer.claims] == [("I1", "holds")]
+    assert footer.experiment["judgements"]["I1"]["ours"] == judged.verdict.ours
+
+
+def test_one_changed_line_changes_judgement_sentence_and_scoreboard(results, monkeypatch):
+    monkeypatch.setenv(STUDY_RUN, "stamp")
+    run, judged = judge_i1(dependent=[0.01] * 99 + [0.02])
+    assert repr(run.summary(judged, (judged, "Each is found."))) == "- **Not so in this run:** Each is found."
+    assert (truth(judged), judged.refuted) == (False, True)
+    assert [row["status"] for row in run.finish().claims] == ["fails"]
+
+
+def test_in_another_profile_the_function_speaks_and_the_claim_does_not_count(results):
+    run, judged = judge_i1("own")
+    assert truth(judged) is True
+    assert "Scoreboard: not judged in the profile own" in repr(judged)
+    assert [row["why"] for row in run.finish().claims] == ["cannot be judged in the profile own"]
+    assert run.judgements["I1"].status == "not run"
+
+
+def test_a_claim_is_judged_by_its_own_function_alone():
+    run = begin("exchangeability", namespace())
+    with pytest.raises(
+        InputError, match=r"claim I1 is judged by exchangeability\.predicates\.permtest_uniform, not by truth"
+    ):
+        run.judge("I1", truth, example_one=EXAMPLE)
+    with pytest.raises(InputError, match="claim I4 is judged by llama_tree"):
+        run.judge("I4", permtest_uniform, example_one=EXAMPLE)
+    with pytest.raises(InputError, match="claim X1 is judged by no function"):
+        run.judge("X1", permtest_uniform, example_one=EXAMPLE)
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [((True, True), True), ((True, None), None), ((False, None), False), ((True, "undecided"), "undecided")],
+)
+def test_several_must_all_hold(parts, expected):
+    assert truth(list(parts)) is expected
 
 
 @pytest.fixture

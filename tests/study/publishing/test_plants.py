@@ -201,7 +201,7 @@ FAULTS = [
     ("I3", put(uniform=uniform(0.3, 0.8, n_copies=99)), "too few copies for any of 2 tests to reject at 0.01"),
 ]
 NOT_RUN = [
-    ("I4", lambda record: record["measurements"].pop("ks_by_symmetry"), "not tested by relabelling trees"),
+    ("I4", lambda record: record["measurements"].update(ks_by_symmetry={}), "not tested by relabelling trees"),
     ("I4", only("oak-0", "oak-1"), "no pair of known dependence and independence"),
     ("I6", only("elm-0", "fir-0"), "no pair of known dependence and independence"),
     ("I7", only("elm-0", "fir-0"), "no pair of known dependence and independence"),
@@ -241,7 +241,8 @@ def judged(claim, folder, change=lambda record: None):
     change(record)
     store = Results(folder)
     store.put("unit", {"value": 0.0, "log10_p": 0.0, "detail": {}, "parameters": {"n_permutations": T}})
-    evidence = Evidence({"name": "x", "profile": "default", "pairs": [], **record}, store)
+    kept = {"name": "x", "profile": "default", "pairs": [], "parameters": {"n_permutations": T}}
+    evidence = Evidence(kept | record, store)
     evidence.__dict__["pairs"] = record["pairs"]  # in place of what it aggregates from units
     return judge(ROWS[claim], evidence)
 

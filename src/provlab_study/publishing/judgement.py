@@ -1,0 +1,91 @@
+"""A claim as a page judges it: shown beside the numbers that it was judged from, and what a sentence may say of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, Verdict
+from provlab_study.publishing.page import UNDECIDED
+from provlab_study.publishing.scoreboard import SIGNS
+
+_TRUTH = {HOLDS: True, HOLDS_POST_HOC: True, FAILS: False, WITHIN_SPREAD: UNDECIDED, NOT_RUN: None}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The judgement of one claim.
+
+    Attributes
+    ----------
+    claim : mapping
+        Its row of ``claims.yml``.
+    verdict : Verdict
+        What its function says of the records, in any profile.
+    bars : mapping
+        What the function was given beside the records.
+    profile : str
+        The profile of the run; the claim counts in those that its row names.
+    """
+
+    claim: Mapping[str, Any]
+    verdict: Verdict
+    bars: Mapping[str, Any]
+    profile: str
+
+    @property
+    def counts(self) -> bool:
+        """Whether the claim is judged in this profile."""
+        return self.profile in self.claim["profiles"]
+
+    @property
+    def refuted(self) -> bool | str | None:
+        """Whether a sentence holds that says the contrary of the claim."""
+        said = truth(self)
+        return not said if isinstance(said, bool) else said
+
+    @property
+    def rule(self) -> str:
+        """The function and its bars, as one would call it."""
+        given = ", ".join(f"{name}={bar!r}" for name, bar in self.bars.items())
+        return (
+            f"{self.claim['predicate']['name']}(..., {given})" if given else f"{self.claim['predicate']['name']}(...)"
+        )
+
+    def _rows(self) -> list[tuple[str, str]]:
+        verdict = self.verdict
+        rows = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
+        rows += [("Why", verdict.why), ("Rule", self.rule)]
+        if not self.counts:
+            rows.append(("Scoreboard", f"not judged in the profile {self.profile}"))
+        return [(name, text) for name, text in rows if text]
+
+    def __repr__(self) -> str:
+        """Plain text."""
+        head = f"{self.claim['id']} {claims.words(self.verdict.status)}: {self.claim['statement']}"
+        return "\n".join([head, *(f"{name}: {text}" for name, text in self._rows())])
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        sign, color = SIGNS[self.verdict.status]
+        rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in self._rows())
+        html = (
+            f'<div class="provlab-judgement"><p><strong>{self.claim["id"]} <span style="color:{color}">{sign} '
+            f"{claims.words(self.verdict.status)}</span></strong>: {escape(self.claim['statement'])}</p>"
+            f"<dl>{rows}</dl></div>"
+        )
+        return {"text/html": html, "text/plain": repr(self)}, {"claim": self.claim["id"]}
+
+
+#: what a sentence is said by: a judgement, several of which all must hold, a condition, or None for what was not tried
+Truth = Judgement | Sequence["Judgement | bool | str | None"] | bool | str | None
+
+
+def truth(said: Truth) -> bool | str | None:
+    """Whether a sentence holds: True, False, None for what was not tried, `UNDECIDED` for what is within its spread."""
+    if isinstance(said, Judgement):
+        return _TRUTH[said.verdict.status]
+    if isinstance(said, list | tuple):
+        parts = [truth(part) for part in said]
+        return next((worst for worst in (False, None, UNDECIDED) if worst in parts), True)
+    return said if said is None or isinstance(said, str) else bool(said)

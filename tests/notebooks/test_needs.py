@@ -1,0 +1,105 @@
+"""What a page needs is asked for in its first cell, before anything is computed; and every plan gives it.
+
+The first cells are executed here with parameters as papermill would set them. No model is read.
+"""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from provlab.errors import ProvlabError
+from provlab_study.publishing.plan import Plan
+
+PROJECT = Path(__file__).parents[2]
+FOLDER = PROJECT / "notebooks"
+PLANS = {path.stem: Plan.read(path) for path in sorted((FOLDER / "profiles").glob("*.yml"))}
+READING = ("scoreboard", "status")
+GIVEN = [
+    (profile, one["notebook"], one.get("parameters", {}))
+    for profile, plan in PLANS.items()
+    for one in plan.experiments
+    if one["notebook"] not in READING
+]
+
+
+@pytest.fixture(autouse=True)
+def in_the_project(monkeypatch, tmp_path):
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path))
+
+
+def begun(name, parameters):
+    """The namespace behind the first cell of a notebook with these parameters."""
+    cells = [cell for cell in nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells if cell.cell_type == "code"]
+    declared = next(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", []))
+    first = next(cell.source for cell in cells if "provlab_study.begin(" in cell.source)
+    space = {"__name__": "__main__", "In": ["", declared, first]}
+    exec(declared, space)
+    space |= {"profile": "own"} | parameters
+    exec(first, space)
+    return space
+
+
+@pytest.mark.parametrize(
+    ("profile", "name", "parameters"), GIVEN, ids=[f"{profile}-{name}" for profile, name, _ in GIVEN]
+)
+def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
+    begun(name, parameters)
+    assert "left out" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("matching_and_pvalues", {"models": ["/a", "/b", "/c"]}, "models of known lineage from at least three trees"),
+        ("robust_null", {"models": ["/a", "/b"]}, "needs models of known origin from at least three trees: models"),
+        (
+            "robust_null",
+            {"bases": ["/a", "/b", "/c"]},
+            "an even number of models that share nothing, at least four: bases",
+        ),
+        ("robust_null", {"origin": "/a"}, "with origin give kin too"),
+        ("calibration", {"bases": ["/a", "/b", "/c"]}, "an even number of independent models, at least four: bases"),
+        ("olmo_seeds", {"runs": ["/a", "/b"]}, "with runs give reruns too"),
+        ("olmo_seeds", {"runs": ["/a", "/b", "/c"], "reruns": ["/d"]}, "runs has 3 models, reruns 1"),
+        ("pruning_forensics", {"parents": ["/a"]}, "with parents give children too"),
+        ("pruning_forensics", {"parents": ["/a", "/b"], "children": ["/c"]}, "one parent for all children"),
+        ("striped_hyena", {"hybrids": ["/a"]}, "/a is no hybrid of the zoo, so what it took is not known"),
+        ("distillation", {"bases": ["/a", "/b"]}, "with bases give tunes too"),
+        ("distillation", {"bases": ["/a", "/b"], "tunes": ["/c", "/d", "/e"]}, "for each of tunes its base"),
+        ("encoders_and_fused", {"encoder": "/a"}, "with encoder give classifier and other_encoders too"),
+        ("mlp_retraining", {"base": "/a"}, "with base give tuned and stranger too"),
+        ("miqu", {"base": "/a", "leak": "/b"}, "with base give controls too"),
+        ("model_diff", {"small": "/a"}, "with small give medium too"),
+        ("evasion", {"models": ["/a", "/b"]}, "with models give pair and stranger too"),
+        ("attack_lab", {"families": ["/a | /b | /c"]}, "attack_lab needs four models in each of families"),
+        ("two_models", {"first": "/a"}, "with first give second too"),
+    ],
+)
+def test_what_is_lacking_is_said_in_one_line_before_anything_is_computed(name, parameters, words):
+    with pytest.raises(ProvlabError) as refused:
+        begun(name, parameters)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "left_out"),
+    [
+        (
+            "pruning_forensics",
+            {"parents": ["/a"], "children": ["/b", "/c"]},
+            {"strangers": [], "healed": "", "snapshots": [], "hot": [], "shown": "/c", "parents": ["/a", "/a"]},
+        ),
+        ("power", {"base": "/a"}, {"tunes": []}),
+        ("plagiarism", {"base": "/a"}, {"tune": "", "others": []}),
+        ("miqu", {"base": "/a", "leak": "/b", "controls": ["/c", "/d"]}, {"tuned": ""}),
+        ("two_models", {"first": "/a", "second": "/b"}, {"seeds": []}),
+        ("calibration", {"bases": ["/a", "/b", "/c", "/d"]}, {"models": ["/a", "/b", "/c", "/d"]}),
+        ("olmo_seeds", {"runs": ["/a", "/b"], "reruns": ["/c"], "tokens": 5}, {}),
+    ],
+)
+def test_models_of_ones_own_are_never_compared_with_the_studys(name, parameters, left_out):
+    space = begun(name, parameters)
+    assert {key: space[key] for key in left_out} == left_out
