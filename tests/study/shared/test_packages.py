@@ -14,7 +14,7 @@ import torch
 from provlab.errors import CheckpointError
 from provlab.files import sha256_file
 from provlab.models.checkpoint import Checkpoint
-from provlab_study.in_the_wild import convert, packages
+from provlab_study.shared import convert, packages
 
 
 def archive(content):
