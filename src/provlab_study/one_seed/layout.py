@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError
+from provlab.errors import CheckpointError, reason
 from provlab.models.local import LocalFiles
 from provlab.models.weights import WeightFiles
 from provlab_study.one_seed.replay import Layer
@@ -77,8 +77,8 @@ def read(atom: str, folder: Path) -> PlmCs:
             for layer in LAYERS
             for kind in ("weight", "bias")
         }
-    except KeyError as error:
-        raise CheckpointError(f"{folder.name} holds none of PLM-CS: it lacks {error}; fetch it again") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder.name} holds none of PLM-CS ({reason(error)}); fetch it again") from error
     shapes = {layer.name: (layer.outputs, layer.inputs) for layer in LAYERS}
     if other := [name for name, shape in shapes.items() if tensors[f"{name}.weight"].shape != shape]:
         raise CheckpointError(f"{folder.name} holds none of PLM-CS: {other[0]} has another shape; fetch it again")
