@@ -27,7 +27,7 @@ class Pair:
     agree, units
         Units that the matching leaves in their places, of how many.
     cosine
-        Of the up projections.
+        Cosine of the up projections.
     """
 
     a: str

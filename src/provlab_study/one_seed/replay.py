@@ -28,7 +28,7 @@ class Layer:
     name
         Before ``.weight`` and ``.bias``.
     inputs, outputs
-        Of the layer.
+        Numbers that it reads, and that it gives.
     block
         Whose key bias it has; None for all other layers.
     """
@@ -64,7 +64,7 @@ def uniform(n: int, seed: int, counter: int, blocks: int) -> tuple[NDArray[np.fl
     n
         Elements of the tensor.
     seed
-        Of ``torch.manual_seed``.
+        As ``torch.manual_seed`` takes it.
     counter
         How often each thread was asked since.
     blocks

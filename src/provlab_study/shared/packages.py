@@ -143,7 +143,7 @@ class Carried:
     Attributes
     ----------
     names
-        Of the models; all in the table if empty.
+        Names of the models; all in the table if empty.
     """
 
     names: tuple[str, ...] = ()
