@@ -38,6 +38,7 @@ def described(bench: Bench) -> tuple[dict[str, Any], ...]:
         | {
             "read_as": model.anatomy.architecture if model.anatomy.named else None,
             "blocks": model.anatomy.n_blocks,
+            "width": model.anatomy.width,
             "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }

@@ -285,7 +285,7 @@ def test_unequal_models_say_why_they_cannot_be_compared(models, new_model, save_
         (wide, "phi_u"): "phi_u needs models of equal width, but base has 24 and wide 32; phi_match can",
         (wide, "phi_l2"): "phi_l2 needs equal shapes",
         (deep, "phi_u"): "base has 3 and deep 2 blocks",
-        (deep, "phi_match"): "base has 3 and deep 2 blocks; give two models of equal depth",
+        (deep, "phi_match"): "base has 3 and deep 2 blocks",
     }
     for (source, statistic), reason in expected.items():
         (record,) = run([models["base"], source], [statistic], options)

@@ -255,7 +255,9 @@ class Verdict:
             which = f"{self._family.primary}, declared the one to judge by," if self._family.primary else "no statistic"
             counts = " that counts" * (self._family.primary in (None, *self._p) and bool(self._p))
             gives = f"gave no p-value{counts}" if self._family.primary else f"gave a p-value{counts}"
-            return [f"Independence could not be tested: {which} {gives}.", *self._described()]
+            advice = self._advised([*flaws.STANDING, *flaws.ORDER_FREE, *flaws.ANY_SHAPE])
+            more = [f"Not asked for, and may test it: {_names(advice)}."] * bool(advice)
+            return [f"Independence could not be tested: {which} {gives}.", *more, *self._described()]
         if alike := self._evidence.alike:
             figures = [self._figure(name) for name in alike]
             sentences.append(
@@ -393,6 +395,8 @@ class Verdict:
             [name for name in dict.fromkeys(names) if name not in self._family.statistics],
             gated=all(model.get("gated", True) for model in self._models),
             experts=any(model.get("experts", False) for model in self._models),
+            wide=len({model.get("width") for model in self._models}) > 1,
+            deep=len({model.get("blocks") for model in self._models}) > 1,
         )
         return fitting[:2]
 

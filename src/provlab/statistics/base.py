@@ -296,7 +296,7 @@ class Statistic(ABC):
         if a.anatomy.n_blocks != b.anatomy.n_blocks:
             raise NotComparableError(
                 f"{self.name} compares block with block, but {a.name} has {a.anatomy.n_blocks} and "
-                f"{b.name} {b.anatomy.n_blocks} blocks; give two models of equal depth"
+                f"{b.name} {b.anatomy.n_blocks} blocks"
             )
         return list(range(a.anatomy.n_blocks))
 

@@ -126,7 +126,7 @@ class PhiViews(Statistic):
         if a.anatomy.width != b.anatomy.width:
             raise NotComparableError(
                 f"{self.name} compares rows and columns over the residual stream, which is {a.anatomy.width} wide in "
-                f"{a.name} and {b.anatomy.width} in {b.name}; phi_views_outer can compare them"
+                f"{a.name} and {b.anatomy.width} in {b.name}"
             )
         return super().blocks(a, b)
 

@@ -17,8 +17,8 @@ from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Model, Options
 from provlab.statistics.results import Outcome
 from provlab_study.in_the_wild.accusers import ACCUSERS, Accuser, Portrait
-from provlab_study.in_the_wild.packages import WildModel
 from provlab_study.shared.huref import HUREF
+from provlab_study.shared.packages import WildModel
 
 STRANGERS, KIN, HIDDEN = "independent", "parent and child", "the same, permuted"
 #: the mean of HuRef's three cosines
