@@ -7,10 +7,11 @@ from typing import Any
 
 from provlab import plugins
 from provlab import statistics as registry
-from provlab.engine.ledger import Bench
+from provlab.engine.all_blocks import able
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
+from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import identical
 from provlab.report.comparison import Comparison
@@ -31,7 +32,7 @@ def with_text(options: Options, names: Sequence[str], text: str | None) -> Optio
     return replace(options, text=text or "")
 
 
-def described(bench: Bench) -> tuple[dict[str, Any], ...]:
+def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
     """What a report says of each model, and what decides which statistics could read it."""
     return tuple(
         describe(source, model.checkpoint)
@@ -41,7 +42,7 @@ def described(bench: Bench) -> tuple[dict[str, Any], ...]:
             "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
-        for source, model in bench.models.items()
+        for source, model in opened.models.items()
     )
 
 
@@ -109,32 +110,31 @@ def compare(
     if all_blocks and (blocks is not None or until_settled):
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     a, b = str(a), str(b)
-    bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
-    options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
+    opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
+    options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
     if until_settled:
         records = [
-            read_until_settled(bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
+            read_until_settled(opened, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
         ]
     else:
         records = []
-        depths = {model.anatomy.n_blocks for model in bench.models.values()}
+        depths = {model.anatomy.n_blocks for model in opened.models.values()}
         if blocks is None and (all_blocks or len(depths) > 1):
-            from provlab.engine.localise import all_with_all  # phi_match, and with it torch
-
-            records = all_with_all(bench, names, options, explicit=all_blocks, store=store, progress=progress)
+            everywhere = able(names, list(opened.models.values()), explicit=all_blocks)
+            records = run_pairs(opened, everywhere, options, store=store, all_blocks=True, progress=progress)
         left = [name for name in names if name not in {record.statistic for record in records}]
-        records += run_pairs(bench, left, options, store=store, blocks=blocks, progress=progress)
+        records += run_pairs(opened, left, options, store=store, blocks=blocks, progress=progress)
         records.sort(key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
-    identical(model.checkpoint for model in bench.models.values())  # refuses a remembered hash that is wrong
+    identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
     seeing = any(record.statistic in ORDER_FREE for record in records)
     if statistics is None and seeing and not Family.of(records, primary, fdr=fdr).rejected.any():
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
-        scored = run_pairs(bench, ["stream_score"], options, store=store, progress=progress)
+        scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]
-    models = described(bench)
+    models = described(opened)
     if options.shared is not None:  # the text's tokens were brought together
-        for entry, model in zip(models, bench.models.values(), strict=True):
+        for entry, model in zip(models, opened.models.values(), strict=True):
             entry["lent_ids"] = model.checkpoint.tokenizer_digest is None
     return Comparison(models, tuple(records), options, primary, fdr)

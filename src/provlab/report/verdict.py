@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import one_line
 from provlab.inference import power
 from provlab.models.formats.dtypes import UNITS

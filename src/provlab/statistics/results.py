@@ -76,8 +76,8 @@ class Detail:
     partner : int
         The block of the second model that this block of the first is nearest to, where all meet all.
     all_blocks, until_settled : mapping
-        Of an outcome: what was found where all blocks met all (`provlab.engine.localise`), and what was read until the
-        question was settled (`provlab.engine.sequential`).
+        Of an outcome: what was found where all blocks met all (`provlab.engine.all_blocks`), and what was read until
+        the question was settled (`provlab.engine.sequential`).
     said : str
         A sentence about the result for the verdict.
     own : mapping
