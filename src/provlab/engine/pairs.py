@@ -19,7 +19,7 @@ from typing import Any
 from tqdm import tqdm
 
 from provlab.engine.all_blocks import AllBlocks
-from provlab.engine.jobs import Job, in_this_process
+from provlab.engine.jobs import Job, Task, in_this_process
 from provlab.engine.memory import Budget, Pair, budget_for
 from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference
@@ -210,9 +210,8 @@ def execute(
         if any(get_statistic(name).recorded for name, jobs in todo.items() if jobs):
             root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
             cache = FeatureCache(root.resolve() / "features", budget.process // 2 if here else 0)
-        tasks = [task for name, jobs in todo.items() for task in _jobs(by_name[name], jobs, cache, budget)]
-        if cache:
-            tasks = [*_passes(tables, tasks, cache, budget), *tasks]
+        jobs = [job for name, missing in todo.items() for job in _jobs(by_name[name], missing, cache, budget)]
+        tasks: list[Task] = [*(_passes(tables, jobs, cache, budget) if cache else []), *jobs]
         if here:
             failed = {name: table.errors for name, table in by_name.items()}
             done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed)

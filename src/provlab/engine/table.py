@@ -115,7 +115,8 @@ class JobTable:
                 self.errors[pair] = -1, refused[0]
                 continue
             try:
-                self._places[pair] = self.places(*self._models(pair), only)
+                a, b = self._models(pair)
+                self._places[pair] = self.places(a, b, only)
             except PAIR_FAILURES as error:
                 self.take(pair, None, error)
 
@@ -151,7 +152,7 @@ class JobTable:
         return left
 
     def jobs(self) -> list[Missing]:
-        """What is missing, as jobs: a place and its pairs, so that each tensor is read once; places in their order."""
+        """The missing ones as jobs: a place and its pairs, so that each tensor is read once; places in their order."""
         left = sorted(self.missing().items(), key=lambda item: _order(item[0]))
         return [((place,), pairs) for place, pairs in left]
 

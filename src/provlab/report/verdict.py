@@ -281,8 +281,8 @@ class Verdict:
                 )
         sentences += self._dropped()
         details = [outcome.detail for outcome in self._outcomes.values()]
-        said = [detail.said for detail in details] + [detail.zeros for detail in details]
-        return sentences + [text for text in said if isinstance(text, str)]
+        messages = [detail.said for detail in details] + [detail.zeros for detail in details]
+        return sentences + [text for text in messages if isinstance(text, str)]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
