@@ -214,9 +214,9 @@ def test_what_one_statistic_finds_takes_the_p_value_of_all_that_rest_on_order(by
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_it_does_so_wherever_it_stands_among_them(backwards):
-    found, other = record("phi_h", None, order=[{}, {}], withheld="sorted"), record("phi_u", -5.0, order=[{}, {}])
+    sorts, other = record("phi_h", None, order=[{}, {}], withheld="sorted"), record("phi_u", -5.0, order=[{}, {}])
     free = record("phi_match", -5.0)
-    records = [found, other, free][:: -1 if backwards else 1]
+    records = [sorts, other, free][:: -1 if backwards else 1]
     withheld = {each.statistic: each.outcome.detail.withheld for each in _agreed(records)}
     assert withheld == {"phi_h": "sorted", "phi_u": "sorted", "phi_match": None}
 

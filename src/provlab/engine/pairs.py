@@ -185,7 +185,7 @@ def all_pairs_of_blocks(
     """
     pair = a.checkpoint.source, b.checkpoint.source
     opened = OpenedModels(pair, {pair[0]: a, pair[1]: b}, {})
-    table = AllBlocks(opened, ResultCache(store, get_statistic(statistic), options), [pair])
+    table = AllBlocks(opened, ResultCache(store, get_statistic(statistic), options), [pair], None)
     execute([table], budget_for(None), progress=progress)
     if pair in table.errors:
         raise NotComparableError(table.errors[pair][1])

@@ -102,7 +102,7 @@ class JobTable:
     """
 
     def __init__(
-        self, opened: OpenedModels, cache: ResultCache, pairs: Sequence[Pair], only: Sequence[int] | None = None
+        self, opened: OpenedModels, cache: ResultCache, pairs: Sequence[Pair], only: Sequence[int] | None
     ) -> None:
         self.opened, self.cache, self.statistic = opened, cache, cache.statistic
         self.pairs = pairs
