@@ -84,10 +84,10 @@ def study(
             if unknown := set(pair) - set(models):
                 raise InputError(f"pairs name {min(unknown)}, which is not among the models")
         train_missing(models)
-        bench = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
-        options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
+        opened = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
+        options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
         records = run_pairs(
-            bench,
+            opened,
             names,
             options,
             store=store,
@@ -99,7 +99,7 @@ def study(
             executor=executor,
         )
         return StudyReport(
-            described(bench),
+            described(opened),
             tuple(records),
             options,
             primary,

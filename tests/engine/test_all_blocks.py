@@ -11,12 +11,12 @@ import torch
 from transformers import LlamaForCausalLM
 
 import provlab
-from provlab.engine.localise import compared_everywhere
+from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Options
 
 BLOCKS = 3
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}
@@ -159,15 +159,17 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
 
 
 def test_stored_pairs_are_found_again(models, deeper, tmp_path, monkeypatch):
-    store, statistic, options = Store(tmp_path), get("phi_u"), Options()
-    pair = [Model.open(models["base"]), Model.open(deeper["tuned"])]
-    first = compared_everywhere(statistic, *pair, options, store=store, progress=False)
+    store, opened = Store(tmp_path), open_models([models["base"], deeper["tuned"]])
+
+    def run():
+        return run_pairs(opened, ["phi_u"], Options(), store=store, all_blocks=True, progress=False)[0]
+
+    first = run()
     assert all(store.get(key) for key in first.keys)
-    monkeypatch.setattr(type(statistic), "prepare", None)
-    again = compared_everywhere(statistic, *pair, options, store=store, progress=False)
-    assert again == first
+    monkeypatch.setattr(type(get("phi_u")), "prepare", None)
+    assert run() == first
     shutil.rmtree(Path(tmp_path) / "units")
-    assert compared_everywhere(statistic, *pair, options, store=store, progress=False).error
+    assert run().error
 
 
 @pytest.mark.parametrize("name", ["phi_u", "phi_match"])
@@ -176,12 +178,10 @@ def test_size_of_the_fallback_on_strangers(new_model, save_model, tmp_path, text
     options = Options(text=text, n_sequences=4, sequence_length=16)
     shallow = [save_model(new_model(100 + i, num_hidden_layers=2), tmp_path / f"a{i}") for i in range(6)]
     deep = [save_model(new_model(200 + i, num_hidden_layers=3), tmp_path / f"b{i}") for i in range(6)]
-    opened = [[Model.open(str(folder)) for folder in folders] for folders in (shallow, deep)]
-    p = [
-        compared_everywhere(get(name), a, b, options, progress=False).outcome.log10_p
-        for a in opened[0]
-        for b in opened[1]
-    ]
+    pairs = [(str(a), str(b)) for a in shallow for b in deep]
+    opened = open_models([str(folder) for folder in shallow + deep])
+    records = run_pairs(opened, [name], options, pairs=pairs, all_blocks=True, progress=False)
+    p = [record.outcome.log10_p for record in records]
     rejected = int(sum(value <= -1 for value in p))
     assert rejected <= 9  # of 36; binomial of 0.1: more than 9 with a probability of 0.002
     assert max(p) <= 0

@@ -3,8 +3,8 @@
 import inspect
 from pathlib import Path
 
-from provlab.engine.ledger import PairRecord
 from provlab.engine.store import Store
+from provlab.engine.table import PairRecord
 from provlab.report.comparison import Comparison
 from provlab.statistics.base import Options
 from provlab.statistics.results import Detail, Outcome

@@ -6,8 +6,8 @@ import pytest
 from planted import record
 
 import provlab
-from provlab.engine.ledger import PairRecord
 from provlab.engine.lineage import Lineage
+from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.report.comparison import Comparison
 from provlab.report.family import Family

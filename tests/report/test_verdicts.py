@@ -17,7 +17,7 @@ from planted import record as planted_record
 
 import provlab
 from provlab import statistics
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import CheckpointError
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match

@@ -6,9 +6,11 @@ Independent models are drawn; what they have in common is what all trained model
 import numpy as np
 import pytest
 import torch
+from planted import record
 from scipy import stats
 
 import provlab
+from provlab.engine.pairs import _agreed
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.attacks.catalogue import Step
@@ -208,6 +210,15 @@ def test_what_one_statistic_finds_takes_the_p_value_of_all_that_rest_on_order(by
     for outcome in outcomes.values():
         assert outcome.log10_p is None
         assert "both models were sorted after training" in outcome.detail.withheld
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_it_does_so_wherever_it_stands_among_them(backwards):
+    sorts, other = record("phi_h", None, order=[{}, {}], withheld="sorted"), record("phi_u", -5.0, order=[{}, {}])
+    free = record("phi_match", -5.0)
+    records = [sorts, other, free][:: -1 if backwards else 1]
+    withheld = {each.statistic: each.outcome.detail.withheld for each in _agreed(records)}
+    assert withheld == {"phi_h": "sorted", "phi_u": "sorted", "phi_match": None}
 
 
 def test_each_statistic_finds_a_sort_by_itself(by_rule):

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from provlab.engine.ledger import Finished
 from provlab.engine.store import Store
+from provlab.engine.table import ResultCache
 from provlab.errors import NotComparableError
 from provlab.statistics import get
 from provlab.statistics.base import Options, aggregated
@@ -29,10 +29,10 @@ def test_what_is_no_field_is_the_statistics_own():
 
 
 def test_a_store_gives_back_a_result_with_its_matching(tmp_path):
-    finished = Finished(Store(tmp_path), get("phi_u"), Options())
+    cache = ResultCache(Store(tmp_path), get("phi_u"), Options())
     result = BlockResult(2, 0.5, -3.0, Detail(n=3, agree=1, floor=-0.8), np.array([2, 0, 1]))
-    finished.store.put("ab", result.as_record(), result.matching)
-    kept = finished.get("ab")
+    cache.store.put("ab", result.as_record(), result.matching)
+    kept = cache.get("ab")
     assert kept == result
     assert kept.matching.tolist() == [2, 0, 1]
 

@@ -11,9 +11,9 @@ import spread_units
 import tiny_models
 
 from provlab import api, studying
-from provlab.engine.ledger import Finished
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
+from provlab.engine.table import ResultCache
 from provlab.errors import InputError, NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
@@ -141,7 +141,7 @@ def test_statistics_that_read_all_units_refuse(models):
 def test_keys_contain_the_number_and_without_it_are_as_before(models, tmp_path):
     pair = [Model.open(models[name]) for name in ("base", "tuned")]
     store, statistic = Store(tmp_path), get("phi_u")
-    keys = [Finished(store, statistic, Options(units=units)).key(pair, 0) for units in (None, 8, K, HIDDEN)]
+    keys = [ResultCache(store, statistic, Options(units=units)).key(pair, 0) for units in (None, 8, K, HIDDEN)]
     assert len(set(keys)) == 4
     assert statistic.parameters(Options(seed=3)) == {"seed": 3}
     for units in (None, K):

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from provlab.engine.ledger import Bench, PairRecord
 from provlab.engine.pairs import run_pairs
 from provlab.engine.store import Store
+from provlab.engine.table import OpenedModels, PairRecord
 from provlab.errors import NotComparableError
 from provlab.inference import evalues
 from provlab.statistics import get as get_statistic
@@ -19,7 +19,7 @@ _ORDER = 1  # what this stream of random numbers is for
 
 
 def until_settled(
-    bench: Bench,
+    opened: OpenedModels,
     name: str,
     options: Options,
     *,
@@ -43,7 +43,7 @@ def until_settled(
         If the statistic cannot be read block by block, or does not apply.
     """
     statistic = get_statistic(name)
-    a, b = (bench.models[source] for source in bench.sources)
+    a, b = (opened.models[source] for source in opened.sources)
     places = [block for block in statistic.blocks(a, b) if block is not None and (blocks is None or block in blocks)]
     if statistic.recorded is not None or not places:
         raise NotComparableError(
@@ -60,7 +60,7 @@ def until_settled(
     results: list[BlockResult] = []
     log10_p: list[float] = []
     for block in order:
-        (record,) = run_pairs(bench, [name], options, store=store, blocks=[block], progress=progress)
+        (record,) = run_pairs(opened, [name], options, store=store, blocks=[block], progress=progress)
         if record.outcome is None:
             return record
         (result,) = record.outcome.blocks
@@ -71,7 +71,7 @@ def until_settled(
         log10_p = _independent(results)
         if evalues.running(log10_p)[-1] >= -np.log10(level):
             break
-    size = [_bytes(name, bench, block, options) for block in order]
+    size = [_bytes(name, opened, block, options) for block in order]
     detail = {
         "log10_e": float(evalues.running(log10_p)[-1]),
         "read": order[: len(records)],
@@ -91,7 +91,7 @@ def until_settled(
     anytime = None if about.withheld else evalues.anytime_log10_p(log10_p)
     outcome = Outcome(combined.value, anytime, combined.blocks, None, about)
     keys = tuple(key for record in records for key in record.keys)
-    first, second = bench.sources
+    first, second = opened.sources
     return PairRecord(first, second, name, outcome, None, keys)
 
 
@@ -106,9 +106,9 @@ def _independent(results: Sequence[BlockResult]) -> list[float]:
     return [results[first].log10_p or 0.0 for first in np.sort(np.unique(labels, return_index=True)[1])]
 
 
-def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:
+def _bytes(name: str, opened: OpenedModels, block: int, options: Options) -> int:
     """Bytes of one block's tensors in the files of both models, as far as the statistic reads them."""
-    a, b = (bench.models[source] for source in bench.sources)
+    a, b = (opened.models[source] for source in opened.sources)
     return sum(
         tensor_bytes(model, tensor, rows)
         for model, other in ((a, b), (b, a))

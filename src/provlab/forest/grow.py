@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.forest import descent, estimate, fossils, merges, root, sparse
 from provlab.forest import rows as exact
 from provlab.forest.families import LEVEL

@@ -1,6 +1,7 @@
 """Measurements of each pair of a family: the embedding rows that both kept, and how far their weights are apart.
 
-Both are statistics without a p-value, so that the engine of a study keeps them, resumes them and bounds their memory.
+Both are measurements and no tests (`provlab.plugins.MEASUREMENTS`), with the methods of a statistic, so that the engine
+of a study keeps them, resumes them and bounds their memory.
 """
 
 from collections.abc import Iterable
@@ -11,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.statistics import register
 from provlab.statistics.base import Features, Model, Options, Statistic
 from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab.statistics.text import common, spellings
@@ -84,7 +84,6 @@ def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], fl
     return ids, float(np.log(products[ids].sum() / squares[ids].sum())), True
 
 
-@register
 class KeptRows(Statistic):
     """Rows of the embedding that neither model of a pair trained since they parted; the value is ln of their factor."""
 
@@ -165,7 +164,6 @@ def kurtosis(values: NDArray[np.floating]) -> float:
     return float(np.square(squares).mean() / max(squares.mean() ** 2, np.finfo(float).tiny))
 
 
-@register
 class WeightDistance(Statistic):
     """Distance of all weights that have one shape in both models, squared tensor by tensor."""
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.report.family import LEVEL, Family
 from provlab.statistics import flaws
 from provlab.statistics.results import Outcome

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import one_line
 from provlab.inference import power
 from provlab.models.formats.dtypes import UNITS
@@ -330,8 +330,8 @@ class Verdict:
                 )
         sentences += self._dropped()
         details = [outcome.detail for outcome in self._outcomes.values()]
-        said = [detail.said for detail in details] + [detail.zeros for detail in details]
-        return sentences + [text for text in said if isinstance(text, str)]
+        messages = [detail.said for detail in details] + [detail.zeros for detail in details]
+        return sentences + [text for text in messages if isinstance(text, str)]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.results import Outcome

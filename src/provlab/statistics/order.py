@@ -203,7 +203,7 @@ def of_pair(orders: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Detail, NDAr
     Parameters
     ----------
     orders
-        Of each block, `described` of the first and of the second model.
+        `described` of the first and of the second model, for each block.
 
     Returns
     -------

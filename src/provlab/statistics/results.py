@@ -1,4 +1,4 @@
-"""What a statistic gives: a result of each block, what aggregation and verdict need beside its number, and the outcome.
+"""Results of a statistic: of each block, with what aggregation and verdict need beside the number; and the outcome.
 
 All three are frozen. A `Detail` has a field for each thing that more than one module reads; what a statistic alone
 reads again stands under ``own``. As JSON a detail is the mapping of those that are set, ``own`` among them.
@@ -22,7 +22,7 @@ class MissingDetailError(NotComparableError):
 
 @dataclass(frozen=True, kw_only=True)
 class Detail:
-    """What is known of a result beside its number. A field that nothing was written to is None.
+    """A result but for its number. A field that nothing was written to is None.
 
     Attributes
     ----------
@@ -47,12 +47,12 @@ class Detail:
     blind : str
         Why a copy may have gone unseen, though there is a p-value (phi_match).
     order : list of mapping
-        Of a block, what is known of the order of its units, of either model (`provlab.statistics.order.described`); of
+        What is known of the order of a block's units, of either model (`provlab.statistics.order.described`); of
         an outcome, the `provlab.statistics.order.findings` of either model.
     together : list of int
-        Of an outcome: a label for each block; blocks of one label depend on each other and count as one test.
+        A label for each block, of an outcome alone; blocks of one label depend on each other and count as one test.
     zeros : list of int, or str
-        Of a block of phi_u, `provlab.statistics.alive.zeros_alike`; of its outcome, the sentence about them.
+        `provlab.statistics.alive.zeros_alike` of a block of phi_u; of its outcome, the sentence about them.
     of_units : list of int
         How many hidden units there are in the first and in the second model, where only some were read (phi_u).
     written : list of float
@@ -66,7 +66,7 @@ class Detail:
     anchor : int
         Which model was the anchor of the smaller p-value, 0 or 1 (phi_anchor).
     distances : list of float
-        Of the block, and of its permuted copies, ``(1 + copies,)``: squared Frobenius norms of differences (phi_l2).
+        Squared Frobenius norms ``(1 + copies,)`` of differences: the block's, and its permuted copies' (phi_l2).
     stream : list of mapping
         As ``order``, of the dimensions of the residual stream (phi_l2).
     rounding, spread : float
@@ -76,8 +76,8 @@ class Detail:
     partner : int
         The block of the second model that this block of the first is nearest to, where all meet all.
     all_blocks, until_settled : mapping
-        Of an outcome: what was found where all blocks met all (`provlab.engine.localise`), and what was read until the
-        question was settled (`provlab.engine.sequential`).
+        What was found where all blocks met all (`provlab.engine.all_blocks`), and what was read until the question was
+        settled (`provlab.engine.sequential`); of an outcome alone.
     said : str
         A sentence about the result for the verdict.
     own : mapping
