@@ -100,3 +100,11 @@ def test_one_tied_block_silences_no_other():
     rng = np.random.default_rng(1)
     blocks = [*tied_pair(1.0, 1, rng), *tied_pair(0.0, 1, rng)]
     assert PhiMatch().aggregate(blocks).log10_p is not None
+
+
+def test_copies_dealt_out_to_experts_that_take_each_other_back_accuse_nobody(models, stranger, text, tmp_path):
+    """Each expert is loud, and all together write what the stranger wrote: nothing is changed, and it was rejected."""
+    others = [Checkpoint.open(str(models["base"]))]
+    disguise(Checkpoint.open(str(stranger)), tmp_path / "new", seed=1, kinds=["mimics", "experts=2"], others=others)
+    for outcome in outcomes(models["base"], tmp_path / "new", text).values():
+        assert outcome.log10_p is None or outcome.log10_p > -2

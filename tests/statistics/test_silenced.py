@@ -130,9 +130,9 @@ def test_a_spread_copy_with_a_block_more_could_not_be_tested(models, text, tmp_p
     assert {block.detail.power for block in fooled.blocks} == {0.0}
     assert result.outcome == "could not be tested"
     assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has" in result.verdict()
-    found, by_name = outcomes(models["base"], copy, text, ["phi_anchor"])
+    result, by_name = outcomes(models["base"], copy, text, ["phi_anchor"])
     assert by_name["phi_anchor"].log10_p < -10
-    assert found.outcome == "rejected"
+    assert result.outcome == "rejected"
 
 
 DEAD = {

@@ -187,8 +187,8 @@ def _written(model: Model) -> NDArray[np.float32]:
     spread = np.linalg.norm(rows if scale is None else rows * scale, axis=1)
     middle = (0.0 if bias is None else bias) + (0.0 if mean is None else rows @ mean)
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
-    seen = np.asarray(middle)[..., None] + spread[:, None] * nodes  # (units, nodes)
-    fires = np.sqrt(np.square(silu(seen)) @ (weights / weights.sum()))  # GELU differs little
+    inputs = np.asarray(middle)[..., None] + spread[:, None] * nodes  # (units, nodes)
+    fires = np.sqrt(np.square(silu(inputs)) @ (weights / weights.sum()))  # GELU differs little
     activity = fires * (np.linalg.norm(up, axis=1) if key == "gate" else 1.0)
     units = merged(rows if key == "gate" else None, up, down, activity)
     really = [np.linalg.norm(applied(units, side, role), axis=1) for side, role in ((up, "up"), (down, "down"))]
