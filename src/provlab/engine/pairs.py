@@ -33,14 +33,33 @@ from provlab.statistics.text import common_strings, shared_tokens
 
 __all__ = ["Bench", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
 
-_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
+_KNOWN = (
+    0.2  # of the work: before, what it takes to begin is taken for the rate of all, and minutes are said for seconds
+)
+
+
+class _Bar(tqdm):  # type: ignore[type-arg]
+    """Says how much time is left by the mean rate so far, once that says something."""
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        shown = super().format_dict
+        n, total = shown["n"], shown["total"] or 1
+        seconds = shown["elapsed"] * (total - n) / n if n >= _KNOWN * total else None
+        return {**shown, "left": "" if seconds is None else f", about {tqdm.format_interval(seconds)} left"}
 
 
 def bar_of(total: int, progress: float) -> "tqdm[Any]":
     """Make a bar that is shown at most once in `progress` seconds, and never for work that is done before that."""
-    delay = max(progress - 1.0, 0.0)
-    return tqdm(
-        total=total, disable=not progress, leave=False, bar_format=_BAR, mininterval=float(progress), delay=delay
+    return _Bar(
+        desc="reading",
+        total=total,
+        disable=not progress,
+        leave=False,
+        bar_format=_BAR,
+        mininterval=float(progress),
+        delay=max(progress - 1.0, 0.0),
     )
 
 
