@@ -85,7 +85,7 @@ def opened(here, link=""):
     """Open the page at a link, which asks for nothing."""
     here.server.log.clear()
     here.server.cors, here.server.shows_length, here.server.trouble = True, True, None
-    here.visits += 1  # another address than the last one's, so that the page is loaded afresh
+    here.visits += 1  # another address than the last one's, so that the page is loaded again
     address = f"{here.page.as_uri()}?{here.visits}{link}"
     page = SimpleNamespace(resolve=lambda: SimpleNamespace(as_uri=lambda: address), name=here.page.name)
     here.chromium.open(page)
@@ -115,9 +115,9 @@ def test_a_link_asks_for_nothing_until_the_button_is_pressed(here):
     text = pressed(here)
     assert "hidden units of org/tuned stand in the order of org/base: by chance once in 10^" in text
     assert "A common ancestor makes this" in text
-    asked = [(path, span) for method, path, span in here.server.log if method == "GET"]
-    assert all(span for path, span in asked if path.endswith(".safetensors"))
-    assert not [path for path, _ in asked if "token" in path]
+    gets = [(path, span) for method, path, span in here.server.log if method == "GET"]
+    assert all(span for path, span in gets if path.endswith(".safetensors"))
+    assert not [path for path, _ in gets if "token" in path]
     assert here.chromium.value("location.hash") == "#a=org/base&b=org/tuned&block=1"
     assert here.chromium.value("!provlab.tester.copy.hidden && provlab.tester.copy.textContent") == "Copy link"
     assert here.chromium.value("document.querySelectorAll('#provlab-tester figure svg').length") == 2
@@ -133,9 +133,9 @@ def test_the_numbers_are_those_of_python(here, k):
     folders = [here.server.repos[name].folder for name in ("org/base", f"org/m{k}")]
     (record,) = provlab.compare(*map(str, folders), statistics=["phi_u"], blocks=[which], progress=False).records
     there = here.chromium.value("(({log10_p, rho, agree}) => ({log10_p, rho, agree}))(provlab.tester.result.in_order)")
-    (found,) = record.outcome.blocks
-    assert there["log10_p"] == pytest.approx(found.log10_p, abs=1e-6)
-    assert there["rho"] == pytest.approx(found.value, abs=1e-9)
+    (result,) = record.outcome.blocks
+    assert there["log10_p"] == pytest.approx(result.log10_p, abs=1e-6)
+    assert there["rho"] == pytest.approx(result.value, abs=1e-9)
     if k == 0:
         assert "All 48 hidden units of org/m0 stand in the order of org/base" in text
 

@@ -2,7 +2,7 @@
 
 A build can be stopped at any point, also by ``kill -9``. Models appear in the cache whole or not at all,
 those that are there are never made again, and two builds at once share the work. A model whose process was killed, as
-where memory ran out, is tried once more; where that fails too, models that do not come from it are made all the same.
+where memory ran out, is tried once more; where that fails too, models that do not come from it are still made.
 """
 
 import contextlib

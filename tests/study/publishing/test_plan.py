@@ -301,12 +301,12 @@ def test_what_does_without_a_model_that_could_not_be_made_runs_first(project, ex
 
     monkeypatch.setattr(plan_module.zoo, "build", unfinished)
     needs = {"notebook": "tree", "parameters": {"models": ["zoo:oak"]}}
-    said = []
+    messages = []
     with pytest.raises(ZooError, match="oak was killed twice"):
         run_plan(
-            Plan("smoke", [needs, {"notebook": "board"}], zoo={"edition": "smoke"}), project / "x", say=said.append
+            Plan("smoke", [needs, {"notebook": "board"}], zoo={"edition": "smoke"}), project / "x", say=messages.append
         )
-    assert [name for name in said if name.startswith("tree")] == ["tree: not run, without oak, oak-chat"]
+    assert [name for name in messages if name.startswith("tree")] == ["tree: not run, without oak, oak-chat"]
     assert (project / "x" / "board.ipynb").is_file()
     assert not (project / "x" / "tree.ipynb").exists()
 
