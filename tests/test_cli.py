@@ -249,7 +249,9 @@ def test_another_package_adds_a_command(run, monkeypatch, tmp_path):
 def test_help_names_statistics_formats_and_statuses(run):
     out = " ".join(run("compare", "--help")[1].split())
     assert all(name in out for name in (*REGISTRY, "safetensors", "GGUF", "AWQ", "MXFP4", "--fail-on"))
-    assert "1 it ran and --fail-on holds, 2 it could not run" in " ".join(run("--help")[1].split())
+    assert "1 it ran and --fail-on holds or verify refutes the report, 2 it could not run" in " ".join(
+        run("--help")[1].split()
+    )
     assert run("--version")[1] == f"provlab {metadata.version('provlab')}\n"
 
 

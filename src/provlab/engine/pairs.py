@@ -31,7 +31,7 @@ from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options, withheld
 from provlab.statistics.text import common_strings, shared_tokens
 
-__all__ = ["Bench", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
+__all__ = ["Bench", "PairRecord", "bar_of", "check_sources", "open_models", "run_pairs", "with_common_vocabulary"]
 
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
 _KNOWN = (
@@ -63,6 +63,14 @@ def bar_of(total: int, progress: float) -> "tqdm[Any]":
     )
 
 
+def check_sources(sources: Sequence[str]) -> None:
+    """Raise InputError unless these are two or more distinct sources; done before any is opened or made."""
+    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
+        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
+    if len(sources) < 2:
+        raise InputError(f"a study needs at least two models, not {len(sources)}")
+
+
 def open_models(
     sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False, in_part: bool = False
 ) -> Bench:
@@ -75,10 +83,7 @@ def open_models(
     InputError
         If fewer than two distinct sources are given, or two stand for one folder.
     """
-    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
-        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
-    if len(sources) < 2:
-        raise InputError(f"a study needs at least two models, not {len(sources)}")
+    check_sources(sources)
     models: dict[str, Model] = {}
     refused: dict[str, str] = {}
     for source in sources:

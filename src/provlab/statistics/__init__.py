@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from provlab import plugins
-from provlab.errors import ParameterError
+from provlab.errors import ParameterError, nearest
 
 if TYPE_CHECKING:
     from provlab.statistics.base import Statistic
@@ -111,7 +111,8 @@ def get(name: str) -> "Statistic":
             register(installed[name].load())
         else:
             known = ", ".join(dict.fromkeys([*REGISTRY, *sorted(installed)]))
-            raise ParameterError(f"no statistic is called {name!r}; there are {known}")
+            hint = nearest(name, known.split(", "))
+            raise ParameterError(f"no statistic is called {name!r}{hint or f'; there are {known}'}")
     return _loaded[name]
 
 

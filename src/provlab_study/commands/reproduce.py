@@ -13,6 +13,7 @@ from typing import Any
 
 from provlab import provenance
 from provlab.errors import ParameterError
+from provlab_study.commands import check_checkout
 
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
@@ -33,6 +34,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from provlab_study.publishing import plan as plans
     from provlab_study.publishing.results import Results
 
+    check_checkout()
     plan = plans.Plan.read(Path(arguments.plan))
     consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
     if consent not in ("", "yes", "no"):
