@@ -125,7 +125,7 @@ class Fingerprint:
         return path
 
     def about(self) -> str:
-        """What is kept of the model, in lines."""
+        """Describe in lines the rows that are kept of the model."""
         units = f"{len(self.up)} hidden units of block 0, width {self.width}" if len(self.up) else "no hidden units"
         return (
             f"{self.source}\n  digest {self.digest}\n  {units}\n"

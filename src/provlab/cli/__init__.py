@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
-    homes, given = _homes(), parser
+    homes, chosen = _homes(), parser
     for name, home in homes.items():
         answers, example = ANSWERS.get(name, (None, ""))
         command_parser = commands.add_parser(
@@ -126,13 +126,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             epilog=f"example: {example}" if example else None,
         )
         if words[:1] == [name]:
-            given = command_parser
+            chosen = command_parser
             import_module(home).add(command_parser)
     for name in {*words[:1]} & (_ELSEWHERE.keys() - homes.keys()):
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
-        given.error(f"unrecognized arguments: {' '.join(unknown)}")
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     _quiet()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command

@@ -210,7 +210,7 @@ def check_models(sources: Iterable[str]) -> None:
         if "+" in source or Path(source).expanduser().exists():
             continue
         if source.startswith((".", "/", "~")):
-            raise CheckpointError(f"{source} does not exist; give a checkpoint folder, a hub id org/name, or zoo:NAME")
+            raise CheckpointError(f"{source} does not exist; give a checkpoint folder that does")
         if source in KNOWN_AS:
             raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
         if "/" in source or "@" in source:
