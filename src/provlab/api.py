@@ -110,8 +110,8 @@ def compare(
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     a, b = str(a), str(b)
     if a == b:  # answered without a test
-        model = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
-        return Comparison((model, model), (), options, primary, fdr)
+        itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
+        return Comparison((itself, itself), (), options, primary, fdr)
     bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
     options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
     if until_settled:

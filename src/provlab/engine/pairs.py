@@ -39,7 +39,7 @@ _KNOWN = (
 )
 
 
-class _Bar(tqdm):  # type: ignore[type-arg]
+class _Bar(tqdm):
     """Says how much time is left by the mean rate so far, once that says something."""
 
     @property
