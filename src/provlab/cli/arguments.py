@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from textwrap import fill
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from provlab import plugins, provenance
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
+
+if TYPE_CHECKING:
+    from provlab.report.views import Report
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
 
@@ -215,8 +218,9 @@ def check_models(sources: Iterable[str]) -> None:
             raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
         if "/" in source or "@" in source:
             continue
-        if scheme := next((scheme for scheme in plugins.named(plugins.SCHEMES) if _has(scheme, source)), None):
-            raise CheckpointError(f"{source} is no folder here; did you mean {scheme}:{source}?")
+        for known in plugins.named(plugins.SCHEMES):
+            if _has(known, source):
+                raise CheckpointError(f"{source} is no folder here; did you mean {known}:{source}?")
 
 
 def _has(scheme: str, name: str) -> bool:
@@ -256,7 +260,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def deliver(
-    target: str | None, content: Callable[[], Any], text: Callable[[], object], *, verbose: bool = False
+    target: str | None, content: Callable[[], Any], text: "Callable[[], str | Report]", *, verbose: bool = False
 ) -> None:
     """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
     if target:

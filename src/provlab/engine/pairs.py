@@ -34,9 +34,8 @@ from provlab.statistics.text import common_strings, shared_tokens
 __all__ = ["Bench", "PairRecord", "bar_of", "check_sources", "open_models", "run_pairs", "with_common_vocabulary"]
 
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
-_KNOWN = (
-    0.2  # of the work: before, what it takes to begin is taken for the rate of all, and minutes are said for seconds
-)
+#: share of the work before which the time that is left is unknown: the beginning, which compiles, is no rate
+_KNOWN = 0.2
 
 
 class _Bar(tqdm):
