@@ -107,3 +107,11 @@ def test_a_shelf_is_listed_shown_and_cleared(run, inside, models):
     assert "is not on the shelf kept" in run("shelf", "remove", "nobody", "--shelf", "kept")[2]
     assert run("shelf", "remove", models["base"], "--shelf", "kept")[1] == f"{models['base']}: removed from kept\n"
     assert len(list((inside / "kept").glob("*.npz"))) == 1
+
+
+def test_verify_repeats_the_verdict_that_it_confirms(run, models):
+    a, b = models["base"], models["tuned"]
+    assert run("compare", a, b, "--statistic", "phi_u", "-o", "report")[0] == 0
+    status, out, _ = run("verify", "report")
+    assert status == 0
+    assert out.endswith(f"It confirms: {a} and {b}: by order alone.\n")
