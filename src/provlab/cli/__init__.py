@@ -76,11 +76,11 @@ ANSWERS = {
     ),
     "run": (
         "The study's pages on models of your own.",
-        "provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1",
+        "provlab run --list",
     ),
     "reproduce": (
         "Are the papers' claims so? All notebooks of a plan; the ones that are up to date are skipped.",
-        "provlab reproduce notebooks/profiles/smoke.yml -o _build/smoke",
+        "",
     ),
     "zoo": ("Which models are embedded, and what was each made from?", "provlab zoo list 'oak*'"),
     "claims": ("Which claims of the papers hold, by the records of the last reproduction?", "provlab claims -v"),

@@ -14,6 +14,7 @@ from provlab_study.commands import check_checkout
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
+    parser.epilog = "example: provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1"
     parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
     parser.add_argument(
         "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
