@@ -7,7 +7,8 @@ from typing import Any
 
 from provlab import statistics as registry
 from provlab.api import described, with_text
-from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.memory import budget_for
+from provlab.engine.pairs import check_sources, open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
 from provlab.errors import InputError, NotComparableError
@@ -47,6 +48,9 @@ def tree(
     models = expand(models)
     if outgroup is not None and outgroup not in models:
         raise InputError(f"the outgroup {outgroup} is not among the models; name it there too")
+    check_sources(models)
+    budget_for(memory)  # refuses what is no size
+    registry.checked_names([statistic])
     train_missing(models)
     opened = open_models(models, allow_pickle=allow_pickle, strict=True)
     engine: dict[str, Any] = {"store": store, "progress": progress, "memory": memory}

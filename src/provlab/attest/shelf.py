@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError
+from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError, nearest
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.kept import read_arrays, write_arrays
@@ -132,6 +132,14 @@ class Fingerprint:
         path = shelf / f"{self.digest[:24]}.npz"
         write_arrays(path, {"about": np.array(about), **arrays})
         return path
+
+    def about(self) -> str:
+        """Describe in lines the rows that are kept of the model."""
+        units = f"{len(self.up)} hidden units of block 0, width {self.width}" if len(self.up) else "no hidden units"
+        return (
+            f"{self.source}\n  digest {self.digest}\n  {units}\n"
+            f"  {len(self.tokens)} tokens that look untrained, {len(self.anchors)} trained ones beside them"
+        )
 
     @classmethod
     def read(cls, path: Path) -> "Fingerprint":
@@ -401,11 +409,39 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
     ProvlabError
         The model cannot be opened, or the shelf is empty, damaged or of another version.
     """
+    others = [kept for _, kept in fingerprints(shelf)]
+    return answer(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
+
+
+def fingerprints(shelf: Path) -> list[tuple[Path, Fingerprint]]:
+    """Files and fingerprints of a shelf.
+
+    Raises
+    ------
+    CheckpointError
+        The shelf is empty, damaged or of another version.
+    """
     paths = sorted(shelf.glob("*.npz"))
     if not paths:
         raise CheckpointError(f"{shelf} holds no fingerprints; make some by provlab shelf add MODEL --shelf {shelf}")
-    others = [Fingerprint.read(path) for path in paths]
-    return answer(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
+    return [(path, Fingerprint.read(path)) for path in paths]
+
+
+def of_models(sources: Sequence[str], shelf: Path) -> list[tuple[Path, Fingerprint]]:
+    """Those of some models, named as they were added; all are looked up before one is used.
+
+    Raises
+    ------
+    InputError
+        A model is not on the shelf.
+    """
+    entries = fingerprints(shelf)
+    known = {kept.source: (path, kept) for path, kept in entries}
+    for source in sources:
+        if source not in known:
+            hint = nearest(source, known) or f"; there are {', '.join(known)}"
+            raise InputError(f"{source} is not on the shelf {shelf}{hint}")
+    return [entry for entry in entries if entry[1].source in sources]
 
 
 def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:

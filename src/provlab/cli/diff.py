@@ -60,13 +60,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
     common.add_verbose(parser)
     common.add_report(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    common.add_json(parser)
     parser.set_defaults(command=_diff)
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
     common.check_json(arguments.html, "--html")
+    common.check_models([arguments.a, arguments.b, *(arguments.reference or [])])
     if arguments.level is not None and arguments.fail_above is None:
         raise InputError("--level is that of --fail-above; give both")
     values = {

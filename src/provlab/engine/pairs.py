@@ -33,17 +33,43 @@ from provlab.statistics.base import Model, Options
 from provlab.statistics.results import BlockResult, withheld
 from provlab.statistics.text import common_strings, shared_tokens
 
-__all__ = ["OpenedModels", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
+__all__ = ["OpenedModels", "PairRecord", "bar_of", "check_sources", "open_models", "run_pairs", "with_common_vocabulary"]
 
-_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
+#: share of the work before which the time that is left is unknown: the beginning, which compiles, is no rate
+_KNOWN = 0.2
+
+
+class _Bar(tqdm):
+    """Says how much time is left by the mean rate so far, once that says something."""
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        shown = super().format_dict
+        n, total = shown["n"], shown["total"] or 1
+        seconds = shown["elapsed"] * (total - n) / n if n >= _KNOWN * total else None
+        return {**shown, "left": "" if seconds is None else f", about {tqdm.format_interval(seconds)} left"}
 
 
 def bar_of(total: int, progress: float) -> "tqdm[Any]":
     """Make a bar that is shown at most once in `progress` seconds, and never for work that is done before that."""
-    delay = max(progress - 1.0, 0.0)
-    return tqdm(
-        total=total, disable=not progress, leave=False, bar_format=_BAR, mininterval=float(progress), delay=delay
+    return _Bar(
+        desc="reading",
+        total=total,
+        disable=not progress,
+        leave=False,
+        bar_format=_BAR,
+        mininterval=float(progress),
+        delay=max(progress - 1.0, 0.0),
     )
+
+
+def check_sources(sources: Sequence[str]) -> None:
+    """Raise InputError unless these are two or more distinct sources; done before any is opened or made."""
+    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
+        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
+    if len(sources) < 2:
+        raise InputError(f"a study needs at least two models, not {len(sources)}")
 
 
 def open_models(
@@ -58,10 +84,7 @@ def open_models(
     InputError
         If fewer than two distinct sources are given, or two stand for one folder.
     """
-    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
-        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
-    if len(sources) < 2:
-        raise InputError(f"a study needs at least two models, not {len(sources)}")
+    check_sources(sources)
     models: dict[str, Model] = {}
     refused: dict[str, str] = {}
     for source in sources:

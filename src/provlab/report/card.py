@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import shorten
-
-from provlab.report import views
+from typing import Any
 
 RELATED, OPEN, QUIET = "related", "open", "quiet"  # the tone of an answer: a relation, no answer, nothing to report
 
@@ -41,14 +40,14 @@ class Card:
     tone
         `RELATED`, `OPEN` or `QUIET`: its colour, where the terminal has colours.
     body
-        A small table, or trees, or paragraphs.
+        A small table (`provlab.report.views.Table`), `Branch` for trees, text for paragraphs.
     remarks
         Label and sentence of each thing that qualifies the answer.
     """
 
     answer: str
     tone: str = QUIET
-    body: Sequence["str | views.Table | Branch"] = ()
+    body: Sequence[Any] = ()
     remarks: Sequence[tuple[str, str]] = field(default=())
 
 

@@ -31,8 +31,8 @@ def _joined(sources: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[li
             group[a] |= group[b]
             for source in group[b]:
                 group[source] = group[a]
-    found = {id(members): members for members in group.values() if len(members) > 1}
-    return [sorted(members, key=sources.index) for members in found.values()]
+    groups = {id(members): members for members in group.values() if len(members) > 1}
+    return [sorted(members, key=sources.index) for members in groups.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,8 +186,8 @@ class StudyReport(Tested):
         """Families first, then the pairs by outcome; also those that are not rejected."""
         names, outcomes = self.labels(), self.outcomes()
         counts = Counter(outcomes.values())
-        said = ", ".join(f"{count} {_IN_A_COUNT.get(outcome, outcome)}" for outcome, count in counts.most_common())
-        answer = f"{len(self.sources)} models, {len(outcomes)} pairs: {said or 'none compared'}."
+        counted = ", ".join(f"{count} {_IN_A_COUNT.get(outcome, outcome)}" for outcome, count in counts.most_common())
+        answer = f"{len(self.sources)} models, {len(outcomes)} pairs: {counted or 'none compared'}."
         related = [pair for pair, outcome in outcomes.items() if outcome in REJECTIONS]
         groups = [", ".join(names[source] for source in group) for group in _joined(self.sources, related)]
         smallest: dict[tuple[str, str], tuple[float, str]] = {}

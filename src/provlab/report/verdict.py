@@ -91,7 +91,7 @@ class Verdict:
             if self.outcome == NOT_REJECTED
         ]
         first = {ORDER: [_ORDER], ROWS: ["rows copied from one into the other, which costs nothing"]}
-        causes = f"{'; '.join([*first.get(self.outcome, []), *_CAUSES])}; which, and who was first, no test says"
+        causes = f"{'; '.join([*first.get(self.outcome, []), *_CAUSES])}; no test says which, nor which model was first"
         why = (
             [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
         )

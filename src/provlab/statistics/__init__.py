@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from provlab import plugins
-from provlab.errors import ParameterError
+from provlab.errors import ParameterError, nearest
 
 if TYPE_CHECKING:
     from provlab.statistics.base import Statistic
@@ -119,7 +119,8 @@ def get(name: str) -> "Statistic":
         elif name in (measurements := plugins.named(plugins.MEASUREMENTS)):
             _loaded[name] = measurements[name].load()()
         else:
-            raise ParameterError(f"no statistic is called {name!r}; there are {', '.join(REGISTRY)}")
+            hint = nearest(name, list(REGISTRY))
+            raise ParameterError(f"no statistic is called {name!r}{hint or f'; there are {', '.join(REGISTRY)}'}")
     return _loaded[name]
 
 

@@ -58,6 +58,8 @@ def _check_device(device: str) -> None:
         raise ParameterError(f"device must be text such as cpu or cuda:0, not {device!r}")
     if device == "cpu":
         return
+    if device.lower() in ("gpu", "nvidia"):
+        raise ParameterError(f"there is no device {device!r}; did you mean cuda?")
     import torch  # slow to import, and statistics on weights do without
 
     with machine.using_device(device):
