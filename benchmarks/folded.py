@@ -1,4 +1,4 @@
-"""Count the lines of code of the notebooks that measure, and how many of them a page folds: ``python benchmarks/folded.py``.
+"""Count the lines of the notebooks that measure, and those of them that a page folds: ``python benchmarks/folded.py``.
 
 A cell measures if it keeps a measurement, runs a study, judges a claim, or gives a name to something that a later cell
 reads. Parameters, set-up, numbers by hand, solutions and the summary are left out.

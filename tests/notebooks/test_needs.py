@@ -1,4 +1,4 @@
-"""What a page needs is asked for in its first cell, before anything is computed; and every plan gives it.
+"""A page asks for what it needs in its first cell, before anything is computed; and every plan gives it.
 
 The first cells are executed here with parameters as papermill would set them. No model is read.
 """
@@ -16,10 +16,10 @@ FOLDER = PROJECT / "notebooks"
 PLANS = {path.stem: Plan.read(path) for path in sorted((FOLDER / "profiles").glob("*.yml"))}
 READING = ("scoreboard", "status")
 GIVEN = [
-    (profile, one["notebook"], one.get("parameters", {}))
+    (profile, experiment["notebook"], experiment.get("parameters", {}))
     for profile, plan in PLANS.items()
-    for one in plan.experiments
-    if one["notebook"] not in READING
+    for experiment in plan.experiments
+    if experiment["notebook"] not in READING
 ]
 
 

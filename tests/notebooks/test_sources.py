@@ -177,8 +177,8 @@ def bad_code(notebook, name):
 def bad_folds(notebook, name):
     """Cells that measure or judge stand open, as text reads; drawings and the summary fold."""
     folded = [cell.source for cell in notebook.cells if "hide-input" in tags(cell)]
-    found = [re.search(r"run\.(measure|study|judge)\(", source) for source in folded]
-    return [f"a folded cell calls {call[0]}...)" for call in found if call]
+    calls = [re.search(r"run\.(measure|study|judge)\(", source) for source in folded]
+    return [f"a folded cell calls {call[0]}...)" for call in calls if call]
 
 
 def bad_skeleton(notebook, name):

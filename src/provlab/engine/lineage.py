@@ -44,9 +44,10 @@ class Lineage:
         """Collect what is known of these sources (see the module's text)."""
         parents: dict[str, str | None] = {}
         labels: dict[str, str] = {}
-        given: dict[str, str] = {}  # the published table names no revisions; a base of the study may be pinned to one
+        # the published table names no revisions, and a base of the study may be pinned to one
+        revisions: dict[str, str] = {}
         for source in sources:
-            given.setdefault(_without_revision(source), source)
+            revisions.setdefault(_without_revision(source), source)
         for source in sources:
             current: str | None = source
             while current is not None and current not in parents:
@@ -54,7 +55,7 @@ class Lineage:
                 if step is None:
                     break
                 parent, label = step
-                parents[current] = given.get(parent, parent) if parent else None
+                parents[current] = revisions.get(parent, parent) if parent else None
                 if label:
                     labels[current] = label
                 current = parents[current]

@@ -190,13 +190,13 @@ def long_training_found(
     chain = long_training
     if not chain or chain["share"] is None:
         return Verdict(NOT_RUN, "", "the models run hold no child that is known to be trained on for so long")
-    asked = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
+    generations = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
     tokens = f"{chain['share']:.1%} of its base's tokens"
     words, bars, problems = [], [], [(chain["share"] < share, f"the child saw only {tokens}")]
     for statistic in statistics:
         dependent, _, _ = known(pairs, statistic)
-        both = dependent[[set(pair) in asked for pair in zip(dependent["a"], dependent["b"], strict=True)]]
-        if len(both) < len(asked):
+        both = dependent[[set(pair) in generations for pair in zip(dependent["a"], dependent["b"], strict=True)]]
+        if len(both) < len(generations):
             return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
         words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
         bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))

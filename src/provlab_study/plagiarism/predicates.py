@@ -115,11 +115,11 @@ def one_sided_copies(
     words = [f"{row.pair}: {row.below_a[0]:.0%} and {row.below_b[0]:.0%}" for row in rows]
     swept = read(Sweep, sweep)
     for level in dict.fromkeys(row.group for row in swept if row.kind == "noise"):
-        found = [row.side for row in swept if row.group == level]
-        problems.append((1 not in found, f"{level} is one-sided in none of {len(found)} cases over losses"))
+        directions = [row.side for row in swept if row.group == level]
+        problems.append((1 not in directions, f"{level} is one-sided in none of {len(directions)} cases over losses"))
         words.append(
-            f"{level} over losses: one-sided in {found.count(1)} of {len(found)} cases, the other way in "
-            f"{found.count(-1)}, for every copy at {len(one_sided_losses(swept, level))} losses"
+            f"{level} over losses: one-sided in {directions.count(1)} of {len(directions)} cases, the other way in "
+            f"{directions.count(-1)}, for every copy at {len(one_sided_losses(swept, level))} losses"
         )
     right, sure = criterion_right(swept)
     words.append(f"mu > s v gives the side in {right} of {sure} cases")

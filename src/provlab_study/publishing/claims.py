@@ -99,14 +99,16 @@ def _cell(claim_id: str, lookup: Mapping[str, Any]) -> str:
 
 
 def bars(claim: Mapping[str, Any], profile: str) -> dict[str, Any]:
-    """What a claim's function is given beside the records: its bars, those of the profile where they differ by it.
+    """Bars of a claim, which its function takes beside the records; those of the profile where they differ by it.
 
-    In a profile that a bar does not name, its largest number is asked for.
+    In another profile of the study the largest number is asked for; in one of a reader's own, where no claim counts,
+    the smallest.
     """
-    given = {name: bar for name, bar in claim["predicate"].items() if name != "name"}
+    arguments = {name: bar for name, bar in claim["predicate"].items() if name != "name"}
+    otherwise = max if profile in PROFILES else min
     return {
-        name: bar.get(profile, max(bar.values())) if isinstance(bar, dict) and set(bar) <= PROFILES else bar
-        for name, bar in given.items()
+        name: bar.get(profile, otherwise(bar.values())) if isinstance(bar, dict) and set(bar) <= PROFILES else bar
+        for name, bar in arguments.items()
     }
 
 
@@ -114,11 +116,11 @@ def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) 
     """Judge a claim by its function, from records by the names of the function's parameters, in any profile."""
     function = predicate(claim)
     try:
-        given = inspect.signature(function).bind(**records, **bars(claim, profile))
+        arguments = inspect.signature(function).bind(**records, **bars(claim, profile))
     except TypeError as error:
         return Verdict(NOT_RUN, "", f"its page kept no such record: {error}")
     try:
-        judged = function(*given.args, **given.kwargs)
+        judged = function(*arguments.args, **arguments.kwargs)
     except OldRecordsError as error:
         return Verdict(NOT_RUN, "", str(error))
     settled = claim.get("settled")

@@ -1,4 +1,4 @@
-"""What a function that judges a claim takes and returns: records of one experiment, bars, and a verdict."""
+"""Input and output of a function that judges a claim: records of one experiment, bars, and a verdict."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

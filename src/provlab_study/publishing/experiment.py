@@ -44,11 +44,11 @@ def checked_profile(profile: str) -> str:
 
 
 def _defaults(name: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """What the parameters cell of a notebook declares: that of the project, else the one that was executed."""
+    """Values that the parameters cell of a notebook declares: that of the project, else the one that was executed."""
     path = provenance.project_root() / "notebooks" / f"{name}.ipynb"
     if path.is_file():
         declared = parameters_of(path).values()
-        return {one.name: ast.literal_eval(one.default) for one in declared}
+        return {parameter.name: ast.literal_eval(parameter.default) for parameter in declared}
     cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("profile: str")]
     nodes = ast.parse(cells[0]).body if cells else []
     return {
@@ -158,12 +158,12 @@ class Run:
             If `to` was given, and one of `needs` was not.
         """
         defaults = _defaults(self.name, self.namespace)
-        given = [name for name in (to, *needs, *others) if self.parameters[name] != defaults.get(name)]
-        if to not in given:
+        changes = [name for name in (to, *needs, *others) if self.parameters[name] != defaults.get(name)]
+        if to not in changes:
             return
-        if missing := [name for name in needs if name not in given]:
+        if missing := [name for name in needs if name not in changes]:
             raise ParameterError(f"{self.name}: with {to} give {' and '.join(missing)} too, which goes with it")
-        empty = [name for name in others if name not in given and self.parameters[name]]
+        empty = [name for name in others if name not in changes and self.parameters[name]]
         for name in empty:
             self.parameters[name] = type(self.parameters[name])()
             cast(dict[str, Any], self.namespace)[name] = self.parameters[name]
@@ -222,21 +222,21 @@ class Run:
         """
         row = next((row for row in claims.load_claims() if row["id"] == claim), None)
         if row is None or row["experiment"] != self.name or claims.predicate(row) is not function:
-            asked = f"{row['experiment']}.predicates.{row['predicate']['name']}" if row else "no function"
-            raise InputError(f"claim {claim} is judged by {asked}, not by {function.__name__} in {self.name}")
-        taken = {name: _kept(name, record) for name, record in records.items() if name != "pairs"}
+            function_of_it = f"{row['experiment']}.predicates.{row['predicate']['name']}" if row else "no function"
+            raise InputError(f"claim {claim} is judged by {function_of_it}, not by {function.__name__} in {self.name}")
+        arguments = {name: _kept(name, record) for name, record in records.items() if name != "pairs"}
         if "pairs" in records:
             studies = records["pairs"]
-            taken["pairs"] = frame_of(*([studies] if isinstance(studies, StudyReport) else studies))
-        judged = claims.verdict(row, taken, self.profile)
+            arguments["pairs"] = frame_of(*([studies] if isinstance(studies, StudyReport) else studies))
+        judged = claims.verdict(row, arguments, self.profile)
         self.judgements[claim] = claims.status_in(row, self.profile, judged)
         return Judgement(row, judged, claims.bars(row, self.profile), self.profile)
 
     def summary(self, lead: Truth, *findings: tuple[Truth, str]) -> "Summary":
         """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
 
-        What says so is a judgement, several of which all must hold, or a condition; None stands where the records
-        cannot say. `lead` judges the sentences under the page's title.
+        A sentence rests on a judgement, on several of which all must hold, or on a condition; None stands where the
+        records cannot say. `lead` judges the sentences under the page's title.
         """
         return Summary(truth(lead), tuple((truth(holds), sentence) for holds, sentence in findings))
 

@@ -24,7 +24,7 @@ class Judgement:
     verdict : Verdict
         What its function says of the records, in any profile.
     bars : mapping
-        What the function was given beside the records.
+        What the function was arguments beside the records.
     profile : str
         The profile of the run; the claim counts in those that its row names.
     """
@@ -42,15 +42,17 @@ class Judgement:
     @property
     def refuted(self) -> bool | str | None:
         """Whether a sentence holds that says the contrary of the claim."""
-        said = truth(self)
-        return not said if isinstance(said, bool) else said
+        holds = truth(self)
+        return not holds if isinstance(holds, bool) else holds
 
     @property
     def rule(self) -> str:
         """The function and its bars, as one would call it."""
-        given = ", ".join(f"{name}={bar!r}" for name, bar in self.bars.items())
+        arguments = ", ".join(f"{name}={bar!r}" for name, bar in self.bars.items())
         return (
-            f"{self.claim['predicate']['name']}(..., {given})" if given else f"{self.claim['predicate']['name']}(...)"
+            f"{self.claim['predicate']['name']}(..., {arguments})"
+            if arguments
+            else f"{self.claim['predicate']['name']}(...)"
         )
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -77,15 +79,15 @@ class Judgement:
         return {"text/html": html, "text/plain": repr(self)}, {"claim": self.claim["id"]}
 
 
-#: what a sentence is said by: a judgement, several of which all must hold, a condition, or None for what was not tried
+#: a sentence rests on a judgement, on several of which all must hold, on a condition, or on None: not tried
 Truth = Judgement | Sequence["Judgement | bool | str | None"] | bool | str | None
 
 
-def truth(said: Truth) -> bool | str | None:
+def truth(support: Truth) -> bool | str | None:
     """Whether a sentence holds: True, False, None for what was not tried, `UNDECIDED` for what is within its spread."""
-    if isinstance(said, Judgement):
-        return _TRUTH[said.verdict.status]
-    if isinstance(said, list | tuple):
-        parts = [truth(part) for part in said]
+    if isinstance(support, Judgement):
+        return _TRUTH[support.verdict.status]
+    if isinstance(support, list | tuple):
+        parts = [truth(part) for part in support]
         return next((worst for worst in (False, None, UNDECIDED) if worst in parts), True)
-    return said if said is None or isinstance(said, str) else bool(said)
+    return support if support is None or isinstance(support, str) else bool(support)

@@ -34,10 +34,10 @@ def test_every_row_is_whole(row):
     assert row["statement"]
     assert row["source"]
     assert set(row["profiles"]) <= {"smoke", "default", "paper"}
-    asked = inspect.signature(claims.predicate(row)).parameters
+    parameters = inspect.signature(claims.predicate(row)).parameters
     bars = claims.bars(row, "smoke")
-    assert set(bars) <= set(asked)
-    assert all(name in bars for name, one in asked.items() if one.kind is one.KEYWORD_ONLY)
+    assert set(bars) <= set(parameters)
+    assert all(name in bars for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY)
 
 
 @pytest.mark.parametrize(

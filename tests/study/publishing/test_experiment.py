@@ -79,9 +79,9 @@ def test_a_profile_is_a_plain_name(value):
 CELL = 'profile: str = "own"\nbase: str = "zoo:a"  # x\nchild: str = "zoo:b"\nothers: list[str] = ["zoo:c"]'
 
 
-def with_models(tmp_path, monkeypatch, **given):
+def with_models(tmp_path, monkeypatch, **changes):
     monkeypatch.chdir(tmp_path)  # outside of the project, so the cell that was executed has the defaults
-    values = {"profile": "own", "base": "zoo:a", "child": "zoo:b", "others": ["zoo:c"]} | given
+    values = {"profile": "own", "base": "zoo:a", "child": "zoo:b", "others": ["zoo:c"]} | changes
     kinds = {"profile": str, "base": str, "child": str, "others": list[str]}
     space = {"__annotations__": kinds, **values, "In": ["", CELL]}
     return begin("tree", space), space
@@ -97,9 +97,9 @@ def test_what_goes_with_another_parameter_is_left_out_where_it_was_not_given(tmp
     assert space["others"] == ["/third"]
 
 
-@pytest.mark.parametrize("given", [{}, {"child": "/mine"}])
-def test_a_child_of_ones_own_is_compared_with_the_studys_models(given, tmp_path, monkeypatch):
-    run, space = with_models(tmp_path, monkeypatch, **given)
+@pytest.mark.parametrize("changes", [{}, {"child": "/mine"}])
+def test_a_child_of_ones_own_is_compared_with_the_studys_models(changes, tmp_path, monkeypatch):
+    run, space = with_models(tmp_path, monkeypatch, **changes)
     run.belong("base", needs=["child"], others=["others"])
     assert space["others"] == ["zoo:c"]
 

@@ -150,8 +150,8 @@ def test_a_solution_in_cells_is_one_box_of_the_page():
 @pytest.mark.parametrize(("holds", "mark"), MARKS.items())
 def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mark, tmp_path):
     near = Judgement({}, Verdict(WITHIN_SPREAD, "", ""), {}, "default")
-    said = {True: np.bool_(True), UNDECIDED: near}.get(holds, holds)
-    sentence = Run("tree", {}, Results(tmp_path)).summary(said, (said, "All agree."))
+    support = {True: np.bool_(True), UNDECIDED: near}.get(holds, holds)
+    sentence = Run("tree", {}, Results(tmp_path)).summary(support, (support, "All agree."))
     data, metadata = sentence._repr_mimebundle_()
     page = notebook(shown(FIGURE), new_output("display_data", data=data, metadata=metadata))
     arrange(page)
