@@ -82,7 +82,7 @@ def compare(a: Model, b: Model, how: Generation, kept: Kept) -> tuple[Comparison
     Returns
     -------
     Comparison
-        Of the inputs of both.
+        The inputs of both.
     tuple of float
         What each one's text costs the other more, nats a residue.
     """
