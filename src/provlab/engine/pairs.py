@@ -33,7 +33,15 @@ from provlab.statistics.base import Model, Options
 from provlab.statistics.results import BlockResult, withheld
 from provlab.statistics.text import common_strings, shared_tokens
 
-__all__ = ["OpenedModels", "PairRecord", "bar_of", "check_sources", "open_models", "run_pairs", "with_common_vocabulary"]
+__all__ = [
+    "OpenedModels",
+    "PairRecord",
+    "bar_of",
+    "check_sources",
+    "open_models",
+    "run_pairs",
+    "with_common_vocabulary",
+]
 
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
 #: share of the work before which the time that is left is unknown: the beginning, which compiles, is no rate

@@ -119,8 +119,10 @@ def get(name: str) -> "Statistic":
         elif name in (measurements := plugins.named(plugins.MEASUREMENTS)):
             _loaded[name] = measurements[name].load()()
         else:
-            hint = nearest(name, list(REGISTRY))
-            raise ParameterError(f"no statistic is called {name!r}{hint or f'; there are {', '.join(REGISTRY)}'}")
+            known = ", ".join(REGISTRY)
+            raise ParameterError(
+                f"no statistic is called {name!r}{nearest(name, list(REGISTRY)) or f'; there are {known}'}"
+            )
     return _loaded[name]
 
 

@@ -12,7 +12,7 @@ from provlab.kept import Kept
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.pipeline import Generation, Model
-from provlab.modeldiff.representative import Direction, Draws
+from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.tokens import opening
 
 SMALL, LARGE = "wild:iglm-small", "wild:iglm"
@@ -82,7 +82,7 @@ def compare(a: Model, b: Model, how: Generation, kept: Kept) -> tuple[Comparison
     Returns
     -------
     Comparison
-        Of the inputs of both.
+        The inputs of both.
     tuple of float
         What each one's text costs the other more, nats a residue.
     """
@@ -123,8 +123,3 @@ def openings(chains: Sequence[str], weight: NDArray[np.float64]) -> dict[str, fl
         word = germline(chain)
         total[word] = total.get(word, 0.0) + float(of_one)
     return dict(sorted(total.items(), key=lambda item: -item[1]))
-
-
-def densities_of(draws: Draws, edges: NDArray[np.float64], *, seed: int) -> Any:
-    """Number of inputs in bins of loss, as the picture takes it."""
-    return reweighting.density_of_states(draws, edges, seed=seed)

@@ -8,7 +8,7 @@ from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, j
 
 
 def shared_inputs(pairs: Sequence[Mapping[str, Any]], *, length: int, share: float, least: float) -> Verdict:
-    """Of either model's inputs of that length, after each prompt, more than `share` are in Z for the other as well.
+    """More than `share` of either model's inputs of that length are in Z for the other as well, after each prompt.
 
     Each side must rest on at least `least` effective draws.
     """

@@ -52,7 +52,7 @@ class Seeded:
     log10_p
         By phi_K, times the number of seeds tried.
     cosines
-        Of the key biases of each block with the draw of this seed.
+        Cosines of the key biases of each block with the draw of this seed.
     next_best
         Largest cosine of a block with the draw of another seed.
     farthest

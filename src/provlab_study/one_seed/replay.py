@@ -71,10 +71,10 @@ def uniform(n: int, seed: int, counter: int, blocks: int) -> tuple[NDArray[np.fl
         The blocks of threads that the card has at work: its multiprocessors times how many blocks each holds.
     """
     threads = THREADS_A_BLOCK * min(blocks, -(-n // THREADS_A_BLOCK))
-    asked = -(-n // (4 * threads))
+    rounds = -(-n // (4 * threads))
     index = np.arange(threads, dtype=np.uint64)
-    drawn = [philox(counter + k, index, seed).ravel() for k in range(asked)]  # element i: thread i mod threads
-    return (np.concatenate(drawn)[:n].astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32), counter + asked
+    drawn = [philox(counter + k, index, seed).ravel() for k in range(rounds)]  # element i: thread i mod threads
+    return (np.concatenate(drawn)[:n].astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-32), counter + rounds
 
 
 def weights(layers: Sequence[Layer], seed: int, blocks: int) -> dict[str, NDArray[np.float32]]:

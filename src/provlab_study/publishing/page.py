@@ -94,7 +94,8 @@ def arrange(notebook: NotebookNode) -> None:
 def _summarise(notebook: NotebookNode) -> None:
     """Turn the summary of a run into words of the page, and mark a lead that its records contradict or leave open.
 
-    It stands before *For the record*, where a first reading ends; the code that decides its sentences stays where it ran.
+    It stands before *For the record*, where a first reading ends; the code that decides its sentences stays
+    where it ran.
     """
     for i, cell in enumerate(notebook.cells):
         outputs = [output for output in cell.get("outputs", []) if "lead" in output.get("metadata", {})]

