@@ -121,7 +121,7 @@ def drawn_forest(*edges):
     ],
 )
 def test_peers_are_counted_over_the_families_as_they_were_grown(edges, right, monkeypatch):
-    """A child whose parent stands in another family of ours ended the page, and peers were asked within our families."""
+    """A child whose parent stands in another family of ours ended the page, and peers were asked within ours."""
     sharp = dict(zip("abcxy", (3.0, 2.0, 1.0, 1.0, 2.0), strict=True))
     monkeypatch.setattr(peers, "sharpness", sharp.__getitem__)
     places = dict(zip("abcxy", (0, 1, 2, 0, 1), strict=True))
