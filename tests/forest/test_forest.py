@@ -344,7 +344,7 @@ def test_a_family_of_three_names_its_odd_one_with_its_count(changed, distance, o
     ],
 )
 def test_counts_of_tiny_models_are_quoted_of_no_others(shape, directed):
-    """The three public BERTs of one package were told what was right in tiny Llamas."""
+    """The three public BERTs of one package had a count of tiny Llamas beside their odd one."""
     family = three((9, 3, 9), (2, 4, 3), squares=(1.0, 1.5, 2.3), **shape)
     assert [edge.directed for edge in family.edges] == directed
     text = " ".join([*family.notes, *(edge.evidence for edge in family.edges)])

@@ -145,9 +145,9 @@ def test_slerp_and_subtraction_make_untrained_rows_longer_than_those_of_all_pare
     n = len(inputs)
     earlier = np.zeros((n + 1, n + 1), dtype=bool)
     earlier[n, :n] = True
-    found = merges.find(distances([*inputs, MADE[name][0]], torch.float32), earlier)
-    assert set(found) == {n}
-    assert set(found[n].parents) == set(range(n))
+    means = merges.find(distances([*inputs, MADE[name][0]], torch.float32), earlier)
+    assert set(means) == {n}
+    assert set(means[n].parents) == set(range(n))
 
 
 # Number by number ----------------------------------------------------------------------------------------------------

@@ -414,18 +414,18 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
 def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple[str, ...]:
     """Kin that may be the nearest ancestor; one whose units stand elsewhere has no distance, and so may always be."""
     outcomes = kin.outcomes
-    found = [other for other in others if outcomes[other.source] == KIN]
-    if same := [other.source for other in found if other.digest == own.digest]:
+    related = [other for other in others if outcomes[other.source] == KIN]
+    if same := [other.source for other in related if other.digest == own.digest]:
         return tuple(same)
     in_place = {
         test["source"]
         for test in kin.tests
         if test["test"] == UP and test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL)
     }
-    placed = [other for other in found if other.source in in_place]
+    placed = [other for other in related if other.source in in_place]
     kept = nearest.candidates(*nearest.distances([(side.up, side.second) for side in (own, *placed)]))
     near = {placed[k - 1].source for k in kept}
-    return tuple(other.source for other in found if other.source in near or other.source not in in_place)
+    return tuple(other.source for other in related if other.source in near or other.source not in in_place)
 
 
 def add(sources: Sequence[str], shelf: Path, *, allow_pickle: bool = False) -> list[Path]:
