@@ -32,10 +32,10 @@ from provlab.forest.rows import LEAST
 #: than none. The second was settled after a look at such a mean, from seed 302
 OWN = 0.1
 #: how often "descends" was wrong, in words: arms of the chapter from seeds 210, 211, 301 and 302, each given whole and
-#: without parents; 810 of 943 edges abstained. The wrong one led to the bound on means (`OWN`), which is counted nowhere
+#: without parents; 810 of 943 edges abstained. The wrong one led to the bound on means (`OWN`), counted nowhere
 ERRORS = (
-    "1 of 133 was wrong in fresh families of tiny Llamas, given without parents too (95%: at most 3.5%), by a rule that "
-    "was tightened after it"
+    "1 of 133 was wrong in fresh families of tiny Llamas, given without parents too (95%: at most 3.5%), by a rule "
+    "that was tightened after it"
 )
 #: one-sided 95% of a normal distribution
 SURE = 1.645
