@@ -42,9 +42,34 @@ def test_kin_is_named_and_strangers_are_not(kept, models):
     assert "identical" in str(shelf.identify(models["base"], kept))
 
 
+def test_the_nearest_ancestor_is_in_a_set(kept, models):
+    result = shelf.identify(models["tuned"], kept)
+    assert [Path(name).name for name in result.nearest] == ["base"]
+    assert "Nearest ancestor: among" in str(result)
+    assert "if any kin is an ancestor" in " ".join(str(result).split())
+    assert result.to_json()["nearest"] == result.nearest
+    assert result.to_json()["coverage"] == 0.9
+    assert "the same model, file by file" in " ".join(str(shelf.identify(models["base"], kept)).split())
+
+
+def test_kin_whose_units_stand_elsewhere_may_always_be_the_nearest(rng):
+    """Both rows in another order: kin, without a distance, so that nobody rules it out and it rules out nobody."""
+    table, order = trained(rng), rng.permutation(80)
+    hidden = [rng.normal(size=(80, WIDTH)) for _ in "ab"]
+    child = [rows + 0.1 * rng.normal(size=rows.shape) for rows in hidden]
+    moved = [(rows + 0.1 * rng.normal(size=rows.shape))[order] for rows in hidden]
+    shelves = [fingerprint(table, hidden, source="base"), fingerprint(trained(rng), moved, source="moved")]
+    answer = ask(fingerprint(trained(rng), child), *shelves)
+    assert answer.outcomes == {"base": shelf.KIN, "moved": shelf.KIN}
+    assert answer.nearest == ("base", "moved")
+
+
 def test_none_is_said(models, tmp_path):
     shelf.add([models["stranger"], models["other"]], tmp_path)
-    assert "kin of none" in shelf.identify(models["base"], tmp_path).title()
+    result = shelf.identify(models["base"], tmp_path)
+    assert "kin of none" in result.title()
+    assert result.nearest == ()
+    assert "Nearest ancestor: none on this shelf" in str(result)
 
 
 def fingerprint(table, hidden=None, *, source="a"):

@@ -16,12 +16,13 @@ its own null law:
 
 Holm over all tests of the shelf keeps the family-wise error. A model is kin where *both rows* rejects; else the answer
 is weaker, see `Kin.outcomes`. An order and rows of untrained tokens are no kinship even together, as both can be given
-to any model and change no output.
+to any model and change no output. Which kin may be the
+nearest ancestor is `provlab.attest.nearest`.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.attest import nearest as ancestors
 from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError, nearest
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
@@ -335,11 +337,15 @@ class Kin(views.Report):
     tests
         For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``test``, ``log10_p``,
         ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
+    nearest
+        The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see
+        `provlab.attest.nearest`.
     """
 
     source: str
     digest: str
     tests: tuple[dict[str, Any], ...]
+    nearest: tuple[str, ...] = ()
 
     @property
     def outcomes(self) -> dict[str, str]:
@@ -381,15 +387,28 @@ class Kin(views.Report):
             if some := self._named(outcome):
                 parts.append(f"{', '.join(some)}: {words}")
         parts += [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
+        parts.append(self._ancestry())
         return [*parts, views.Listed("Not tested", NOT_TESTED)]
+
+    def _ancestry(self) -> str:
+        """The set that holds the nearest ancestor, in words."""
+        if not self.nearest:
+            return "Nearest ancestor: none on this shelf, as far as these tests see kin."
+        names = ", ".join(self.nearest)
+        if any(test["digest"] == self.digest and test["source"] in self.nearest for test in self.tests):
+            return f"Nearest ancestor: {names} is the same model, file by file."
+        return (
+            f"Nearest ancestor: among {names}, if any kin is an ancestor: kin may all be siblings and descendants. "
+            f"Stated coverage {ancestors.COVERAGE:.0%}; {ancestors.COUNTED}. No such count is made of larger models."
+        )
 
     def drawn(self) -> None:
         """No picture."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
-        about = {"outcomes": self.outcomes, "level": LEVEL, "not_tested": NOT_TESTED}
-        return {"schema": "provlab.identify/2", **vars(self), **about}
+        about = {"outcomes": self.outcomes, "level": LEVEL, "not_tested": NOT_TESTED, "coverage": ancestors.COVERAGE}
+        return {"schema": "provlab.identify/3", **vars(self), **about}
 
 
 _WEAKER = {
@@ -464,7 +483,25 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
     tested = [test for test in tests if test["error"] is None]
     for test, value in zip(tested, pvalues.holm(np.array([test["log10_p"] for test in tested])), strict=True):
         test["adjusted_log10_p"] = float(value)
-    return Kin(own.source, own.digest, tuple(tests))
+    kin = Kin(own.source, own.digest, tuple(tests))
+    return replace(kin, nearest=_nearest(own, others, kin))
+
+
+def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple[str, ...]:
+    """Kin that may be the nearest ancestor; one whose units stand elsewhere has no distance, and so may always be."""
+    outcomes = kin.outcomes
+    related = [other for other in others if outcomes[other.source] == KIN]
+    if same := [other.source for other in related if other.digest == own.digest]:
+        return tuple(same)
+    in_place = {
+        test["source"]
+        for test in kin.tests
+        if test["test"] == UP and test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL)
+    }
+    placed = [other for other in related if other.source in in_place]
+    kept = ancestors.candidates(*ancestors.distances([(side.up, side.second) for side in (own, *placed)]))
+    near = {placed[k - 1].source for k in kept}
+    return tuple(other.source for other in related if other.source in near or other.source not in in_place)
 
 
 def add(sources: Sequence[str], shelf: Path, *, allow_pickle: bool = False) -> list[Path]:

@@ -220,8 +220,8 @@ def true_families(parents: Parents) -> list[list[str]]:
 def peer_rows(forests: Sequence[Forest], models: Mapping[str, Model], parents: Parents) -> pd.DataFrame:
     """Edges and directions that each method gets right in the true families of these models, whole.
 
-    All methods have one denominator, the true edges. A peer is told which models are one family, since it does not look
-    for families itself; this chapter is not, so that a true edge between two families that it split counts against it.
+    All methods have one denominator, the true edges. A peer is given the true families, since it does not look for any;
+    this chapter is not, so that a true edge between two families that it split counts against it.
     """
     right: Counter[str] = Counter()
     drawn = [edge for forest in forests for edge in forest.edges]
