@@ -2,8 +2,9 @@
 
 ``python benchmarks/excess.py`` reads held-out prose with 39 zoo models that differ by their seeds (`null-*`), and
 with one trained for a seventh of the steps. Each repeat draws A, B and references among the seeds, and asks
-`provlab.modeldiff.excess.AmongSeeds` by rank, as `provlab.diff` does, and by Student's t. ``--draws`` compares the draws of both models as one
-sample with each model's own: effective draws a second of CPU time, and intervals.
+`provlab.modeldiff.excess.AmongSeeds` by rank, as `provlab.diff` does, and by Student's t. `excess.csv` has what came
+out. ``--draws`` compares the draws of both models as one sample with each model's own: effective draws a second of CPU
+time, and intervals.
 """
 
 import os

@@ -133,7 +133,8 @@ def diff(
     for (role, source), (role_2, other) in combinations(zip(roles, [a, b, *others], strict=True), 2):
         if identical([models[source].checkpoint, models[other].checkpoint]):
             raise InputError(
-                f"{role} ({source}) and {role_2} ({other}) are identical, so they disagree nowhere; give different models"
+                f"{role} ({source}) and {role_2} ({other}) are identical, so they disagree nowhere; "
+                "give different models"
             )
     pair = models[a], models[b]
     shared = shared_tokens([model.checkpoint for model in models.values()], controls=False)

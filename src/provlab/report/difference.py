@@ -297,8 +297,9 @@ class Difference(views.Report):
         if self.apart.references:
             sentences.append(
                 "A reference is a model of A's recipe with another seed. If B were one more of them, all models would "
-                "be exchangeable, so that the rank is exact. The interval of the excess is Student's: it takes distances as "
-                "normal, and seeds that lie far out make it too narrow. Both are for the text or draws that were read."
+                "be exchangeable, so that the rank is exact. The interval of the excess is Student's: it takes "
+                "distances as normal, and seeds that lie far out make it too narrow. Both are for the text or draws "
+                "that were read."
             )
         return sentences
 
@@ -485,10 +486,11 @@ def check_limit(above: float, level: float, references: int) -> None:
     if not 0 < level < 0.5:
         raise InputError(f"a level is a chance of a wrong answer, above 0 and below 0.5, not {level}")
     if references and level < 1 / (references + 2):
+        n = references + 2
         raise InputError(
-            f"{references} reference{'s' * (references > 1)} cannot reach the level {level:g}: B is the farthest of "
-            f"{references + 2} models by chance at 1 in {references + 2}; give {math.ceil(1 / level - 1e-9) - 2} "
-            f"references, --level {math.ceil(1000 / (references + 2)) / 1000:g}, or no reference and a limit of your own"
+            f"{references} reference{'s' * (references > 1)} cannot reach the level {level:g}: one more seed is the "
+            f"farthest of {n} models one time in {n}; give {math.ceil(1 / level - 1e-9) - 2} references, --level "
+            f"{math.ceil(1000 / n) / 1000:g}, or no reference and a limit of your own"
         )
     if not references and above == 0:
         raise InputError(
