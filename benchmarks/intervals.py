@@ -143,7 +143,7 @@ def coverage(
     joint
         Whether draws of both models are one sample.
     **kind
-        Of the tables.
+        What `Table` takes by name.
     """
     models = (Table(1, *space, **kind), Table(2, *space, **kind))
     z = tuple(np.quantile(np.concatenate([model.energies for model in models]), shares))

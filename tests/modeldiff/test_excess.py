@@ -79,7 +79,7 @@ def seeds(rng, n, spread=0.035, rest=0.02):
     return table + table.T
 
 
-def asked(table):
+def among_seeds(table):
     return excess.AmongSeeds(tuple(table.sum(axis=1) / (len(table) - 1)))
 
 
@@ -92,7 +92,7 @@ def test_one_more_seed_passes_as_rarely_as_the_level_says(k, far):
         own = np.where(rng.random(k + 2) < far, 0.3, 0.0)
         table = seeds(rng, k + 2) + own[:, None] + own
         np.fill_diagonal(table, 0)
-        among = asked(table)
+        among = among_seeds(table)
         fired += among.p(0.0) <= among.least
         by_t += among.t_p(0.0) <= 0.01
     assert fired / 1000 == pytest.approx(1 / (k + 2), abs=3 * (1 / (k + 2) / 1000) ** 0.5)
@@ -111,7 +111,7 @@ def test_a_change_is_found_and_its_interval_holds_it(k):
         table[1, :] += 0.3
         table[:, 1] += 0.3
         np.fill_diagonal(table, 0)
-        changed = asked(table)
+        changed = among_seeds(table)
         noticed += changed.p(0.0) <= changed.least
         held += changed.excess[1] <= 0.3 <= changed.excess[2]
     assert held / 1000 == pytest.approx(0.95, abs=0.021)

@@ -77,8 +77,8 @@ def test_lines_end_where_json_lines_end():
 
 def test_a_question_counts_once_and_names_are_told_apart():
     """lm-eval writes a question once for each filter; two tasks in one file share their numbers."""
-    asked = [Item("1", "a", (" b",)), Item("2", "c", (" d",)), Item("1", "a", (" b",)), Item("1", "e", (" f",))]
-    kept, repeated = items.distinct(asked)
+    rows = [Item("1", "a", (" b",)), Item("2", "c", (" d",)), Item("1", "a", (" b",)), Item("1", "e", (" f",))]
+    kept, repeated = items.distinct(rows)
     assert [(item.name, item.context) for item in kept] == [("1 (1)", "a"), ("2", "c"), ("1 (2)", "e")]
     assert repeated == 1
 
@@ -145,7 +145,7 @@ def test_intervals_of_few_or_equal_items():
 
 
 def test_intervals_of_the_difference_hold_it():
-    """Of 50 items 2% turn wrong: a third of all sets show no change, and resamples would be certain of it."""
+    """2% of 50 items turn wrong: a third of all sets show no change, and resamples would be certain of it."""
     rng = np.random.default_rng(1)
     counts = rng.multinomial(50, [0.02, 0, 0.98], 500)
     held = [low <= -0.02 <= high for _, low, high in (paired(*row).more_right() for row in counts)]

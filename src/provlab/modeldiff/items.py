@@ -282,12 +282,12 @@ def distinct(items: Sequence[Item]) -> tuple[list[Item], int]:
     for item in items:
         first.setdefault((item.context, item.answers, item.right), item)
     kept = list(first.values())
-    named, seen = Counter(item.name for item in kept), Counter[str]()
+    named, before = Counter(item.name for item in kept), Counter[str]()
     result = []
     for item in kept:
-        seen[item.name] += 1
+        before[item.name] += 1
         again = named[item.name] > 1
-        result.append(replace(item, name=f"{item.name} ({seen[item.name]})") if again else item)
+        result.append(replace(item, name=f"{item.name} ({before[item.name]})") if again else item)
     return result, len(items) - len(kept)
 
 
