@@ -56,7 +56,7 @@ def main() -> None:
             changed = np.array([chosen[0], SEEDS, *chosen[2:]])
             for what, rows in (("size", chosen), ("power", changed)):
                 seeds = excess.AmongSeeds(tuple(apart[np.ix_(rows, rows)].sum(axis=1) / (k + 1)))
-                fired.setdefault(f"{what} by rank at {least:.3f}", []).append(seeds.rank_p <= least)
+                fired.setdefault(f"{what} by rank at {least:.3f}", []).append(seeds.p(0.0) <= least)
                 for level in LEVELS:
                     fired.setdefault(f"{what} by t at {level}", []).append(seeds.t_p(0.0) <= level)
         print(f"{k} references: " + ", ".join(f"{what} {np.mean(hits):.3f}" for what, hits in fired.items()))

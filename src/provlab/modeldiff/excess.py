@@ -73,15 +73,6 @@ class AmongSeeds:
         return (1 + sum(value >= bar for value in self._others.tolist())) / len(self.distances)
 
     @property
-    def _others(self) -> NDArray[np.float64]:
-        return np.array([self.distances[0], *self.distances[2:]])
-
-    @property
-    def rank_p(self) -> float:
-        """Chance of B being as far from the others if all are exchangeable: its rank over their number, exact."""
-        return sum(value >= self.distances[1] for value in self.distances) / len(self.distances)
-
-    @property
     def _scale(self) -> tuple[float, float]:
         """What one unit of B's own adds to its mean distance above the others', and the error of that difference."""
         n = len(self._others)  # k + 1; each of the others has B among its own others
