@@ -1,6 +1,6 @@
 """Power and size of phi_U on some units, chosen by each model's own weights, against the whole: a study of a setting.
 
-What a pair of 7B models costs without a GPU is the product of all rows with all rows. Spearman's null distribution is
+Without a GPU a pair of 7B models costs the product of all rows with all rows. Spearman's null distribution is
 exact for any rows that are chosen without a look at their places or at the other model, so some rows do: as
 
 - ``first``: the first m of either model, as ``--units`` takes them today;
@@ -11,6 +11,18 @@ exact for any rows that are chosen without a look at their places or at the othe
 Copies are the zoo's own, pruned, healed and fine-tuned, and oak with noise and in four and two bits. Strangers are the
 zoo's null models. ``python benchmarks/some_units.py`` prints log10 p of each copy, and how many strangers fall below
 levels, by Fisher's method over blocks.
+
+Measured on commit 517d152 (27 November 2026, two cores), log10 p by Fisher over blocks of 256 units:
+
+| copy | all | first 64 | both 64 | one 64 | lead 64 |
+|---|---:|---:|---:|---:|---:|
+| oak and its fine-tuned copies (3), two of these | -2018 | -348 | -20 to -60 | -348 | -348 |
+| spruce, spruce-half | -2473 | -260 | -38 | -261 | -260 |
+| oak, pruned to 75% of its units | -1416 | -17 | -348 | -348 | -348 |
+| oak, pruned to 50% of its units | -853 | -4 | -348 | -348 | -348 |
+| oak, with noise of 0.5 or 1.0 | -2018 | -348 | -348 | -348 | -348 |
+| oak, with noise of 2.0 | -305 | -225 | -284 | -89 | -27 |
+| oak, in 4 or 2 bits | -2018 | -348 | -348 | -348 | -348 |
 """
 
 import argparse
@@ -46,12 +58,12 @@ def blocks(name: str) -> list[Block]:
     """Read a model of the zoo."""
     checkpoint = Checkpoint.open(f"zoo:{name}")
     anatomy = anatomy_module.of(checkpoint)
-    found = []
+    rows = []
     for block in range(anatomy.n_blocks):
         up, down = (anatomy.read(checkpoint, role, block) for role in ("up", "down"))
         down = down if len(down) == len(up) else down.T  # (h, d)
-        found.append(Block(up, np.linalg.norm(up, axis=1) * np.linalg.norm(down, axis=1)))
-    return found
+        rows.append(Block(up, np.linalg.norm(up, axis=1) * np.linalg.norm(down, axis=1)))
+    return rows
 
 
 def rounded(model: list[Block], bits: int) -> list[Block]:
@@ -80,7 +92,7 @@ def most(block: Block, m: int) -> NDArray[np.float32]:
 
 def log10_p(a: list[Block], b: list[Block], rule: str, m: int) -> float:
     """Fisher over blocks of equal index."""
-    found = []
+    p_values = []
     for first, second in zip(a, b, strict=False):
         small, large = sorted((first, second), key=lambda side: len(side.up))
         rows = {
@@ -91,8 +103,8 @@ def log10_p(a: list[Block], b: list[Block], rule: str, m: int) -> float:
             "lead": (small.up[:m], large.up),
         }[rule]
         partners = match(*rows).indices
-        found.append(pvalues.log10_p_spearman(pvalues.spearman(partners).distance, len(partners)))
-    return pvalues.fisher(found)
+        p_values.append(pvalues.log10_p_spearman(pvalues.spearman(partners).distance, len(partners)))
+    return pvalues.fisher(p_values)
 
 
 def pairs() -> Iterator[tuple[str, list[Block], list[Block]]]:
@@ -113,16 +125,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, nargs="*", default=[64])
     parser.add_argument("--strangers", type=int, default=10, help="null models, in all their pairs")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     zoo.register()
-    settings = [("all", 0), *((rule, m) for m in given.units for rule in ("first", "both", "one", "lead"))]
+    settings = [("all", 0), *((rule, m) for m in arguments.units for rule in ("first", "both", "one", "lead"))]
     titles = [rule if rule == "all" else f"{rule} {m}" for rule, m in settings]
     print("| copy |", " | ".join(titles), "|\n|---|" + "---:|" * len(titles))
     for label, a, b in pairs():
         if a[0].up.shape[1] == b[0].up.shape[1]:
-            found = " | ".join(f"{log10_p(a, b, *setting):.0f}" for setting in settings)
-            print(f"| {label} | {found} |", flush=True)
-    nulls = [blocks(f"null-{i + 1:02}") for i in range(given.strangers)]
+            cells = " | ".join(f"{log10_p(a, b, *setting):.0f}" for setting in settings)
+            print(f"| {label} | {cells} |", flush=True)
+    nulls = [blocks(f"null-{i + 1:02}") for i in range(arguments.strangers)]
     sizes = np.array([[log10_p(a, b, *setting) for setting in settings] for a, b in combinations(nulls, 2)])
     print(f"\n{len(sizes)} pairs of strangers at or below {LEVELS}:")
     for title, values in zip(titles, sizes.T, strict=True):

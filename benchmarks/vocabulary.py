@@ -57,17 +57,17 @@ def made(folder: Path, vocabulary: int, seed: int) -> None:
 def cost(arguments: list[str], scratch: Path) -> dict[str, float | int]:
     """Run a command of provlab; CPU seconds of its process, its peak of memory in MB, and how it ended."""
     own = {**os.environ, "PROVLAB_CACHE": str(scratch / "cache"), "OMP_NUM_THREADS": "1"}
-    with (scratch / "said").open("w") as said:
+    with (scratch / "output").open("w") as output:
         process = subprocess.Popen(
             [Path(sys.executable).with_name("provlab"), *arguments],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             cwd=scratch,
             env=own,
         )
         _, status, usage = os.wait4(process.pid, 0)
     if code := os.waitstatus_to_exitcode(status):
-        print((scratch / "said").read_text()[-600:], file=sys.stderr)
+        print((scratch / "output").read_text()[-600:], file=sys.stderr)
     return {
         "cpu": round(usage.ru_utime + usage.ru_stime, 2),
         "memory": round(usage.ru_maxrss / (1 if sys.platform == "darwin" else 1024)),
@@ -90,12 +90,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("vocabulary.jsonl"))
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--work", nargs="*", choices=[*WORK], default=[*WORK])
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
-    lines = given.out.read_text(encoding="utf-8").splitlines() if given.out.exists() else []
+    lines = arguments.out.read_text(encoding="utf-8").splitlines() if arguments.out.exists() else []
     rows = {(row["work"], row["vocabulary"]): row for row in map(json.loads, lines)}
-    for vocabulary in given.sizes:
-        missing = [work for work in given.work if (work, vocabulary) not in rows]
+    for vocabulary in arguments.sizes:
+        missing = [work for work in arguments.work if (work, vocabulary) not in rows]
         with tempfile.TemporaryDirectory() as folder:
             places = {name: str(Path(folder) / name) for name in ("a", "b", "c", "shelf")}
             for seed, name in enumerate("abc" if missing else ""):
@@ -104,14 +104,14 @@ def main() -> None:
                 row = {"work": work, "vocabulary": vocabulary}
                 row |= cost([word.format(**places) for word in WORK[work]], Path(folder))
                 rows[work, vocabulary] = row
-                with given.out.open("a", encoding="utf-8") as file:
+                with arguments.out.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     print(f"{time.strftime('%Y-%m-%d')}, commit {commit.stdout.strip()}, {machine}\n")
     print("| command | tokens | CPU s | peak MB | growth of time per growth of rows |\n|---|---:|---:|---:|---:|")
-    for work in given.work:
-        of_work = [rows[work, size] for size in sorted(given.sizes)]
+    for work in arguments.work:
+        of_work = [rows[work, size] for size in sorted(arguments.sizes)]
         for before, row in zip([of_work[0], *of_work], of_work, strict=False):
             ended = "" if row["status"] == 0 else f" (ended with {row['status']})"
             print(
