@@ -66,10 +66,10 @@ def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, 
     Raises
     ------
     ValueError
-        Two tensors have one name without it.
+        Two tensors have one name without it, there are two models, or an adapter that was not merged.
     """
     if unmerged := next((name for name in names if _UNMERGED.search(name)), ""):
-        raise ValueError(f"{unmerged} is of an adapter that was not merged: merge it (peft: merge_and_unload)")
+        raise ValueError(f"{unmerged} is of an adapter that was not merged; merge it with peft (merge_and_unload)")
     usual = {name: unwrapped(name).replace(f".{_ADAPTED}.", ".") for name in names}
     while more := next((w for w in _BEFORE if usual and all(n.startswith(w) for n in usual.values())), ""):
         usual = {name: short.removeprefix(more) for name, short in usual.items()}
@@ -79,7 +79,9 @@ def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, 
     stored: dict[str, str] = {}
     for name, short in usual.items():
         if (other := stored.setdefault(short, name)) != name:
-            raise ValueError(f"{other} and {name} are both {short}, without what wrapped them in training")
+            raise ValueError(
+                f"{other} and {name} are both {short}, without what wrapped them in training; save one alone"
+            )
     return stored
 
 
@@ -108,7 +110,7 @@ def _refuse_two(places: Sequence[str], names: Collection[str]) -> None:
     for place in places:
         here = frozenset(n.removeprefix(place) for n in names if n.startswith(place) and _IN_BLOCK.search(n))
         if here and (other := blocks.setdefault(here, place)) != place:
-            raise ValueError(f"it holds two models of one class, in {other}* and {place}*")
+            raise ValueError(f"it holds two models of one class, in {other}* and {place}*; save one of them alone")
 
 
 def renamings(stored: Mapping[str, str]) -> dict[str, str]:
@@ -221,7 +223,7 @@ class WeightFiles:
         try:
             return {usual: (held[name], name) for usual, name in usual_names(held, self.config).items()}
         except ValueError as error:
-            raise CheckpointError(f"{self._source.label}: {error}; save one of them alone") from error
+            raise CheckpointError(f"{self._source.label}: {error}") from error
 
     def _alike(self, name: str, *files: str) -> bool:
         """Whether a tensor that several files hold is one."""

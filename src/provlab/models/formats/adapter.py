@@ -257,7 +257,9 @@ class AdaptedWeights(WeightFiles):
     def _own_name(self) -> str:
         """Return the adapter's name, where its tensors have it; refuse two adapters in one file."""
         matches = [kind.fullmatch(_inner(n)) for n in self._adapter.header for kind in (_PAIR, _BIAS, _MAGNITUDE)]
-        names = sorted({match["adapter"] or "" for match in matches if match})
+        names = sorted(
+            {"" if match["adapter"] in (None, "default") else match["adapter"] for match in matches if match}
+        )
         if len(names) > 1:
             shown = " and ".join(one_line(name)[:40] if name else "one without a name" for name in names[:2])
             raise CheckpointError(f"{self._label} holds several adapters, {shown}; save one of them alone, with peft")
