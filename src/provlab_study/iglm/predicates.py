@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provlab_study.iglm.measure import Compared
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 
 
-def shared_inputs(pairs: Sequence[Mapping[str, Any]], *, length: int, share: float, least: float) -> Verdict:
+def shared_inputs(compared: Sequence[Mapping[str, Any]], *, length: int, share: float, least: float) -> Verdict:
     """More than `share` of either model's inputs of that length are in Z for the other as well, after each prompt.
 
     Each side must rest on at least `least` effective draws.
     """
-    rows = [row for row in (Compared(**pair) for pair in pairs) if row.length == length]
+    rows = [row for row in (Compared(**pair) for pair in compared) if row.length == length]
     if not rows:
         return Verdict(NOT_RUN, "", "needs two models of a package: provlab run iglm -p fetch=true")
     worth = min(min(row.summary["effective"]) for row in rows)
@@ -29,8 +29,3 @@ def shared_inputs(pairs: Sequence[Mapping[str, Any]], *, length: int, share: flo
             what = f"share of the {side} model's inputs after {row.prompt} that both find likely"
             bars.append(Bar(what, [value], share, above=True, interval=(low, high)))
     return judge("; ".join(words), "either model's likely inputs are mostly likely for both", bars=bars)
-
-
-def judged_shared_inputs(evidence: Evidence, length: int, share: float, least: float) -> Verdict:
-    """Judge `shared_inputs` by the records of the page."""
-    return shared_inputs(evidence.measurement("pairs"), length=length, share=share, least=least)

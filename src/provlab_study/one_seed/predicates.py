@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provlab_study.one_seed.measure import Kept, Seeded
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 
 
 def one_draw(
@@ -31,9 +31,3 @@ def one_draw(
         Bar("largest share of another model's path", [most.share], share),
     ]
     return judge(ours, "one seed names all draws, and no model has what another trained", problems, bars)
-
-
-def judged_one_draw(evidence: Evidence, level: float, share: float, models: int) -> Verdict:
-    """Judge `one_draw` by the records of the page."""
-    records = evidence.measurement("seeded"), evidence.measurement("kept")
-    return one_draw(*records, level=level, share=share, models=models)
