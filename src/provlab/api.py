@@ -128,8 +128,8 @@ def compare(
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     a, b = str(a), str(b)
     if a == b:  # answered without a test
-        one = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
-        return Comparison((one, one), (), options, primary, fdr)
+        itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
+        return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
     if statistics is None and not until_settled and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]

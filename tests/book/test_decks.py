@@ -34,12 +34,12 @@ def test_the_decks_p_value_is_that_of_the_library(page):
 
 
 def test_the_buttons_move_cards_and_say_what_that_means(page):
-    said = "document.querySelector('#provlab-decks .said').textContent"
+    text = "document.querySelector('#provlab-decks .said').textContent"
     shuffle, exchange, same = (f"document.querySelectorAll('#provlab-decks button')[{i}].click()" for i in range(3))
-    assert "1 agree" in page.value(said)
+    assert "1 agree" in page.value(text)
     page.value(f"{exchange}; 1")
-    assert "0.98" in page.value(said)
+    assert "0.98" in page.value(text)
     page.value(f"{shuffle}; 1")
-    assert "the smallest" not in page.value(said)
+    assert "the smallest" not in page.value(text)
     page.value(f"{same}; 1")
-    assert "the smallest that 8 cards can give" in page.value(said)
+    assert "the smallest that 8 cards can give" in page.value(text)

@@ -67,7 +67,7 @@ class AmongSeeds:
     def p(self, above: float) -> float:
         """p-value of B being at most so many nats farther than another seed is: the exact rank of B's distance.
 
-        What is B's own is taken from all distances that it has a part in (`_scale`).
+        B's own scale is taken from all distances that it has a part in (`_scale`).
         """
         bar = self.distances[1] - self._scale[0] * above
         return (1 + sum(value >= bar for value in self._others.tolist())) / len(self.distances)

@@ -170,7 +170,7 @@ class Paired:
     items
         Each question once.
     seed
-        Of the resamples.
+        Seeds the resamples.
     repeated
         How many lines asked a question that an earlier one had asked, and were left out.
     """
@@ -257,8 +257,8 @@ def answered(a: Model, b: Model, rows: Sequence[Mapping[str, Any]], *, seed: int
         log_p = np.array([[-losses.sum() for losses in reading[0]] for reading in readings])  # (answers, 2)
         losses, greedy, divergence = readings[item.right]
         # of equal answers any is right, whichever is the right one's place
-        given = [item.answers[k] == item.answers[item.right] for k in log_p.argmax(axis=0)]
-        right = given if len(item.answers) > 1 else greedy
+        equal = [item.answers[k] == item.answers[item.right] for k in log_p.argmax(axis=0)]
+        right = equal if len(item.answers) > 1 else greedy
         answers.append(
             Answered(
                 item.name,

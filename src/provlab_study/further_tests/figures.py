@@ -66,10 +66,14 @@ def unseen_rows(cosines: dict[str, np.ndarray]) -> Figure:
     for (name, values), color, hatch in zip(
         cosines.items(), (style.DEPENDENT, style.INDEPENDENT), ("", "////"), strict=False
     ):
-        axes.hist(values, bins, color=color, alpha=0.6, label=name, hatch=hatch, edgecolor="white", linewidth=0.3)
+        axes.hist(
+            values, bins.tolist(), color=color, alpha=0.6, label=name, hatch=hatch, edgecolor="white", linewidth=0.3
+        )
     axes.set(xlabel="cosine of a token's row with its own row in the other model", ylabel="unseen tokens")
     axes.legend(loc="upper left")
-    said = "; ".join(
+    medians = "; ".join(
         f"{name}: median {np.median(values):.2f}, {len(values)} tokens" for name, values in cosines.items()
     )
-    return Figure(figure, f"Each unseen token finds itself in the related model alone. {said}.", f"Histogram. {said}.")
+    return Figure(
+        figure, f"Each unseen token finds itself in the related model alone. {medians}.", f"Histogram. {medians}."
+    )
