@@ -7,9 +7,11 @@ from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import styled
 
+LEVEL = 0.01  # at which a single test rejects
+
 
 @styled
-def by_test(frame: pd.DataFrame, tests: list[str], level: float = 0.01) -> Figure:
+def by_test(frame: pd.DataFrame, tests: list[str]) -> Figure:
     """Draw log10 p of all pairs, a row for each test: as the models stand, and in disguise.
 
     Parameters
@@ -18,13 +20,11 @@ def by_test(frame: pd.DataFrame, tests: list[str], level: float = 0.01) -> Figur
         Records of a study with the columns statistic, log10_p, dependent, disguised.
     tests
         Names of the rows, from the top.
-    level
-        Where a single test rejects.
     """
     figure = style.canvas(0.62 * len(tests) + 0.9)
     left, right = figure.subplots(1, 2, sharey=True)
     for axes, disguised in ((left, False), (right, True)):
-        axes.axvline(-np.log10(level), color=style.MUTED, linewidth=0.8)
+        axes.axvline(-np.log10(LEVEL), color=style.MUTED, linewidth=0.8)
         axes.set_xscale("symlog", linthresh=10)
         axes.set_xlim(-0.6, 3000)
         axes.set_title("second model in full disguise" if disguised else "as they stand", loc="left")
@@ -46,11 +46,11 @@ def by_test(frame: pd.DataFrame, tests: list[str], level: float = 0.01) -> Figur
         for disguised in (False, True):
             rows = frame[(frame["statistic"] == test) & (frame["disguised"] == disguised)]
             related, others = (
-                rows.loc[rows["dependent"].eq(is_), "log10_p"] <= np.log10(level) for is_ in (True, False)
+                rows.loc[rows["dependent"].eq(is_), "log10_p"] <= np.log10(LEVEL) for is_ in (True, False)
             )
             where = "in disguise" if disguised else "as they stand"
             counts.append(
-                f"{style.word(test)} {where}: {related.sum()} of {len(related)} related pairs below {level:g}, "
+                f"{style.word(test)} {where}: {related.sum()} of {len(related)} related pairs below {LEVEL:g}, "
                 f"{others.sum()} of {len(others)} independent ones"
             )
     caption = "Circles, related pairs, belong to the right of the grey line; crosses, independent pairs, to its left."

@@ -63,10 +63,10 @@ class Compared:
     common: tuple[tuple[float, float, float], tuple[float, float, float]]
 
 
-def open_pair(prompt: str, *, progress: bool = True) -> tuple[Model, Model]:
+def open_pair(prompt: str) -> tuple[Model, Model]:
     """Open both after a prompt such as ``[HEAVY] [HUMAN]``; inputs are made of the twenty amino acids."""
     models = pipeline.open_models(
-        [SMALL, LARGE], opening=partial(opening, prompt=prompt), allow_pickle=True, progress=progress
+        [SMALL, LARGE], opening=partial(opening, prompt=prompt), allow_pickle=True, progress=True
     )
     return models[SMALL], models[LARGE]
 

@@ -86,7 +86,10 @@ def weights(layers: Sequence[Layer], seed: int, blocks: int) -> dict[str, NDArra
     return result
 
 
-def blocks_at_work(first: NDArray[np.floating], seed: int, most: int = 1400, n: int = 2000) -> dict[int, float]:
+_MOST, _COMPARED = 1400, 2000  # blocks of the largest card that is tried, and elements that are compared
+
+
+def blocks_at_work(first: NDArray[np.floating], seed: int) -> dict[int, float]:
     """Correlate the first weight that a card drew with the draws of cards of every size.
 
     The second number of the first thread is the element that lies as far from the first as there are threads.
@@ -94,13 +97,13 @@ def blocks_at_work(first: NDArray[np.floating], seed: int, most: int = 1400, n: 
     Returns
     -------
     dict
-        Blocks at work -> correlation over `n` elements.
+        Blocks at work -> correlation over `_COMPARED` elements.
     """
-    second = philox(0, np.arange(n, dtype=np.uint64), seed)[1].astype(np.float64)
+    second = philox(0, np.arange(_COMPARED, dtype=np.uint64), seed)[1].astype(np.float64)
     values = np.asarray(first, dtype=np.float64).ravel()
-    most = min(most, (values.size - n) // THREADS_A_BLOCK)
-    starts = {blocks: blocks * THREADS_A_BLOCK for blocks in range(n // THREADS_A_BLOCK + 1, most + 1)}
-    return {blocks: float(np.corrcoef(second, values[at : at + n])[0, 1]) for blocks, at in starts.items()}
+    most = min(_MOST, (values.size - _COMPARED) // THREADS_A_BLOCK)
+    starts = {blocks: blocks * THREADS_A_BLOCK for blocks in range(_COMPARED // THREADS_A_BLOCK + 1, most + 1)}
+    return {blocks: float(np.corrcoef(second, values[at : at + _COMPARED])[0, 1]) for blocks, at in starts.items()}
 
 
 def paths(drawn: Mapping[str, NDArray[np.floating]], model: Mapping[str, NDArray[np.floating]]) -> NDArray[np.float64]:
