@@ -52,7 +52,7 @@ class Package:
     sha256: str
     licence: str
     megabytes: float
-    page: str = "in_the_wild"
+    page: str
 
 
 @dataclass(frozen=True)
