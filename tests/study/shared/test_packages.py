@@ -52,7 +52,15 @@ def index(tmp_path, monkeypatch, tiny):
     files = {"model.safetensors": "carrier/model.safetensors", "config.json": "carrier/config.json"}
     within = {**files, "model.safetensors": "carrier/inner.zip!/model.safetensors"}
     table = {
-        "packages": {"carrier": {"version": "1.0", "sha256": sha256_file(wheel), "licence": "MIT", "megabytes": 1}},
+        "packages": {
+            "carrier": {
+                "version": "1.0",
+                "sha256": sha256_file(wheel),
+                "licence": "MIT",
+                "megabytes": 1,
+                "page": "in_the_wild",
+            }
+        },
         "models": {
             "plain": {"package": "carrier", "files": files, **fields},
             "within": {"package": "carrier", "files": within, **fields},
