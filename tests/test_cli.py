@@ -258,7 +258,7 @@ def test_help_names_statistics_formats_and_statuses(run):
 def test_why_several_statistics_did_not_run_is_one_sentence(run, models, tmp_path):
     other = shutil.copytree(models["stranger"], tmp_path / "other")
     (other / "tokenizer.json").write_text("{")
-    out = run("compare", models["base"], other, "--statistic", "phi_u,phi_jsd,phi_match")[1]
+    out = run("compare", models["base"], other, "--statistic", "phi_u,phi_jsd,phi_match", "-v")[1]
     assert " ".join(out.split()).count("has no usable tokenizer") == 1
     assert "\nphi_jsd    not run " in out
 

@@ -132,7 +132,7 @@ def test_a_short_text_has_an_interval_that_holds_or_none(run, pair, text, tmp_pa
     page = tmp_path / "short.txt"
     page.write_text(text[:160])
     few = ["--text", page, "--length", 8, "--sequences", 200]
-    status, out, error = run("diff", *pair, *few)
+    status, out, error = run("diff", *pair, *few, "-v")
     assert (status, error) == (0, "")
     shown = " ".join(out.split())
     assert "(no interval)" in shown
@@ -171,7 +171,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
 def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path, dtype):
     target = tmp_path / "x.json"
     few = ["--sequences", 400, "--length", 8, "--from-text", "0:1", "--text", page]
-    status, out, error = run("diff", *pair, *few, "--json", target, "--dtype", dtype)
+    status, out, error = run("diff", *pair, *few, "-v", "--json", target, "--dtype", dtype)
     assert (status, error) == (0, "")
     assert "seed 0" in out
     assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())

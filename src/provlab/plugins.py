@@ -6,7 +6,7 @@
   ``prepare(names)``, which makes what is missing together; ``parent(name) -> (source or None, label)``, or
   None where that is unknown; and ``text() -> str``, prose that none of its models was trained on. A function alone
   locates.
-- `CONTAINERS`: kinds of files of weights, each a `provlab.models.formats.container.Format`.
+- `CONTAINERS`: kinds of files of weights, each a `provlab.models.formats.container.Format`, named by the files' ending.
 - `FORMATS`: modules that read weights which are not plain, ``codes`` and ``adapter``; `CODES` of each are the names of
   the codes that it reads.
 - `COMMANDS`: modules with ``add(parser)``.

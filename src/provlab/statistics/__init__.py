@@ -120,9 +120,8 @@ def get(name: str) -> "Statistic":
             _loaded[name] = measurements[name].load()()
         else:
             known = ", ".join(REGISTRY)
-            raise ParameterError(
-                f"no statistic is called {name!r}{nearest(name, list(REGISTRY)) or f'; there are {known}'}"
-            )
+            meant = nearest(name, list(REGISTRY))
+            raise ParameterError(f"no statistic is called {name!r}; there are {known}{meant}")
     return _loaded[name]
 
 

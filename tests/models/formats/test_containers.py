@@ -21,11 +21,11 @@ def bring(monkeypatch):
     def of(**brought):
         points = {name: SimpleNamespace(load=lambda each=each: load(each)) for name, each in brought.items()}
         monkeypatch.setattr(plugins, "named", lambda group: points if group == plugins.CONTAINERS else {})
-        container.formats.cache_clear()
+        container._format_of.cache_clear()
 
     yield of
     monkeypatch.undo()
-    container.formats.cache_clear()
+    container._format_of.cache_clear()
 
 
 def test_a_format_of_ones_own_is_found_by_its_ending(bring):
@@ -38,7 +38,7 @@ def test_a_format_of_ones_own_is_found_by_its_ending(bring):
 
 def test_without_its_reader_a_file_is_no_weights_and_is_refused_where_it_is_named(bring):
     bring(gone=ImportError("blocked"))
-    assert container.formats() == container.FORMATS
+    assert container.formats(["model.gone"]) == container.FORMATS
     assert not container.is_weights("model.gguf")
     assert container.sets_of(frozenset({"model.gguf"})) == []
     with pytest.raises(CheckpointError, match=r"model\.gguf is of a kind that nothing reads which is installed"):
@@ -46,4 +46,4 @@ def test_without_its_reader_a_file_is_no_weights_and_is_refused_where_it_is_name
 
 
 def test_gguf_comes_by_an_entry_point():
-    assert [kind.single for kind in container.formats()[len(container.FORMATS) :]] == ["*.gguf"]
+    assert [kind.single for kind in container.formats(["a.gguf"])[len(container.FORMATS) :]] == ["*.gguf"]

@@ -129,16 +129,25 @@ FORMATS = (
 )
 
 
+def endings() -> dict[str, str]:
+    """The ending of files -> name of the entry point whose format they have; its module is not loaded for that."""
+    return {f".{name}": name for name in sorted(plugins.named(plugins.CONTAINERS))}
+
+
 @cache
-def formats() -> tuple[Format, ...]:
-    """`FORMATS`, and after them those of entry points."""
-    further = []
-    for _, point in sorted(plugins.named(plugins.CONTAINERS).items()):
-        try:
-            further.append(point.load())
-        except ImportError:  # what is not there reads nothing
-            continue
-    return (*FORMATS, *further)
+def _format_of(name: str) -> Format | None:
+    try:
+        format_: Format = plugins.named(plugins.CONTAINERS)[name].load()
+    except ImportError:  # what is not there reads nothing
+        return None
+    return format_
+
+
+def formats(names: Iterable[str]) -> tuple[Format, ...]:
+    """`FORMATS`, and after them those of entry points that files with these names may have."""
+    files = [name.lower() for name in names]
+    further = [name for ending, name in endings().items() if any(file.endswith(ending) for file in files)]
+    return (*FORMATS, *(kind for kind in map(_format_of, further) if kind))
 
 
 class WeightSet(NamedTuple):
@@ -155,7 +164,9 @@ def sets_of(names: frozenset[str], chosen: str = "") -> list[WeightSet]:
     """
     if chosen:
         return [_named(chosen)]
-    sets = [WeightSet(kind, file) for kind in formats() for file in (*kind.alone(names), *{kind.table} & names) if file]
+    sets = [
+        WeightSet(kind, file) for kind in formats(names) for file in (*kind.alone(names), *{kind.table} & names) if file
+    ]
     files = pickles(names)
     if not sets and len(files) == 1:
         return [_named(files[0])]
@@ -164,13 +175,12 @@ def sets_of(names: frozenset[str], chosen: str = "") -> list[WeightSet]:
 
 def is_weights(name: str) -> bool:
     """Whether a file, by its name, holds weights or is the table of their shards."""
-    endings = (kind.ending for kind in formats() if kind.ending)
-    return name.lower().endswith((*PICKLES, ".safetensors", *endings)) or _TABLE.search(name) is not None
+    return name.lower().endswith((*PICKLES, ".safetensors", *endings())) or _TABLE.search(name) is not None
 
 
 def _named(file: str) -> WeightSet:
     """Return the set of weights that a file holds, or is the table of, under whatever name."""
-    known = next((kind for kind in formats() if file in (kind.single, kind.table)), None)
+    known = next((kind for kind in formats([file]) if file in (kind.single, kind.table)), None)
     if known:
         return WeightSet(known, file)
     if _TABLE.search(file):
@@ -179,7 +189,7 @@ def _named(file: str) -> WeightSet:
         return WeightSet(FORMATS[0]._replace(single=file, table=""), file)
     if file.endswith(PICKLES):
         return WeightSet(FORMATS[2]._replace(single=file, table=""), file)
-    further = [kind for kind in formats() if kind.ending]
+    further = [kind for kind in formats(endings()) if kind.ending]  # of a file that is named by its hash, any
     named = [kind for kind in further if file.lower().endswith(kind.ending)] or further
     if not named:
         raise CheckpointError(f"{file} is of a kind that nothing reads which is installed; install provlab again")
