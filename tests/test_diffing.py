@@ -213,7 +213,7 @@ def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes
     few += ["--level", 0.34]
     html = tmp_path / "x.html"
     status, out, error = run(
-        "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "--html", html
+        "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "-v", "--html", html
     )
     assert status == 1  # the farthest of three
     says = (

@@ -13,7 +13,7 @@ SLIPS = {
     "help compar": "did you mean compare",
     "compare zoo:oak zoo:elm --statistc phi_u": r"did you mean --statistic\? \(see provlab compare --help",
     "study zoo:oak zoo:elm --memroy 8GB": "did you mean --memory",
-    "compare zoo:oak zoo:elm --statistic phi_uu": "no statistic is called 'phi_uu'; did you mean phi_u",
+    "compare zoo:oak zoo:elm --statistic phi_uu": r"no statistic is called 'phi_uu'; there are .*did you mean phi_u",
     "compare zoo:oak zoo:elm --device gpu": "no device 'gpu'; did you mean cuda",
     "compare zoo:oak zoo:elm --fail-on rejectd": "no outcome 'rejectd'; did you mean rejected",
     "compare zoo:oak zoo:elm --statistic": "--statistic: expected one argument",

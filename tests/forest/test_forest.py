@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -443,7 +442,7 @@ def test_the_command(run, family, tmp_path, monkeypatch):
     assert "└── b  (later; parent may not be given)" in out
     whole = " ".join(run("tree", *models, "-v")[1].split())
     assert "1 alone (phi_u, exact: family-wise error" in whole
-    assert re.search(r"a -> b later; parent may not be given families, direction rows 240 of 300 rows kept; clock: 1\.00%", whole)
+    assert "240 of 300 rows kept; clock: 1.00%" in whole
     assert "Two models alone never show descent" in whole
     label = '"later; parent may not be given (families, direction rows)"'
     assert f"-->|{label}|" in run("tree", *models, "--mermaid")[1]

@@ -1,7 +1,6 @@
 """Two antibody models after one prompt: what each writes, judged by the other, and read by its residues."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -35,32 +34,6 @@ GERMLINES = {
     "IGLV3": "SYELTQPPSVSVSPGQTASITC",
 }
 _LEAST, _ALIKE = 8, 0.7  # residues that must overlap a germline, and the share of them that must be its own
-
-
-@dataclass(frozen=True)
-class Compared:
-    """The two sizes after one prompt, as plain data.
-
-    Attributes
-    ----------
-    prompt, length
-        What stands before inputs, and the residues of one.
-    z
-        The range of loss.
-    summary
-        `provlab.modeldiff.comparison.Summary` of the smaller model's inputs (A) and the larger one's (B), by name.
-    excess
-        By how many nats a residue what A writes costs B more than A, and what B writes costs A more than B.
-    common
-        Share of A's inputs and of B's that lie in Z for the other as well, with 95% intervals: value, low, high each.
-    """
-
-    prompt: str
-    length: int
-    z: tuple[float, float]
-    summary: dict[str, Any]
-    excess: tuple[float, float]
-    common: tuple[tuple[float, float, float], tuple[float, float, float]]
 
 
 def open_pair(prompt: str) -> tuple[Model, Model]:

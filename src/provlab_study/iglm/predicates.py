@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provlab_study.iglm.measure import Compared
+from provlab_study.iglm.records import Compared
 from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 
 
