@@ -74,7 +74,7 @@
       const x = (at) => 30 + 60 * at, letters = "ABCDEFGH";
       const { rho, better, all } = judged(this.order, this.counts);
       const card = (at, y, letter) => make("svg:g", {},
-        make("svg:rect", { x: x(at) - 20, y, width: 40, height: 44, rx: 5, class: "card" }),
+        make("svg:rect", { x: x(at) - 20, y, width: 40, height: 44, rx: 5, class: "playing" }),
         make("svg:text", { x: x(at), y: y + 29, "text-anchor": "middle" }, letter));
       this.picture.replaceChildren(
         ...this.order.map((at, i) => make("svg:line",
