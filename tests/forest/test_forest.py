@@ -440,6 +440,7 @@ def test_the_command(run, family, tmp_path, monkeypatch):
     assert (status, err) == (0, "")
     assert out.splitlines()[0] == "3 models: 1 family of related models, 1 alone."
     assert "└── b  (later; parent may not be given)" in out
+    monkeypatch.setenv("COLUMNS", "300")  # a narrower table folds its cells
     whole = " ".join(run("tree", *models, "-v")[1].split())
     assert "1 alone (phi_u, exact: family-wise error" in whole
     assert "240 of 300 rows kept; clock: 1.00%" in whole
