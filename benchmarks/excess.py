@@ -1,9 +1,10 @@
-"""Whether a change is larger than another seed's, on twenty seeds of one recipe: sizes and power by references.
+"""Whether a change is larger than another seed's, on 39 seeds of one recipe: sizes and power by references.
 
-``python benchmarks/excess.py`` reads held-out prose with 20 zoo models that differ by their seeds (`null-*`), and
+``python benchmarks/excess.py`` reads held-out prose with 39 zoo models that differ by their seeds (`null-*`), and
 with one trained for a seventh of the steps. Each repeat draws A, B and references among the seeds, and asks
-`provlab.modeldiff.excess.AmongSeeds` as `provlab.diff` does. ``--draws`` compares the draws of both models as one
-sample with each model's own: effective draws a second of CPU time, and intervals.
+`provlab.modeldiff.excess.AmongSeeds` by rank, as `provlab.diff` does, and by Student's t. `excess.csv` has what came
+out. ``--draws`` compares the draws of both models as one sample with each model's own: effective draws a second of CPU
+time, and intervals.
 """
 
 import os
@@ -25,8 +26,8 @@ from provlab.modeldiff.held_out import N_PIECES, HeldOut, pieces
 from provlab.modeldiff.representative import Direction, effective, within
 from provlab.modeldiff.tokens import opening
 
-SEEDS, LENGTH, REPEATS = 20, 25, 1000
-LEVELS, REFERENCES = (0.05, 0.01), (1, 2, 3, 5, 9)
+SEEDS, LENGTH, REPEATS = 39, 25, 1000
+LEVELS, REFERENCES = (0.05, 0.01), (1, 2, 3, 5, 9, 18)
 PAIRS = (("oak", "oak-chat"), ("hazel-small", "hazel-v2"), ("hazel-small", "hazel-medium"))
 
 
@@ -43,20 +44,22 @@ def main() -> None:
     """Print how often one more seed, and the model of fewer steps, fails at each level."""
     apart = distances()
     among = apart[:SEEDS, :SEEDS][np.triu_indices(SEEDS, 1)]
-    print(f"seeds: mean distance {among.mean():.4f}, sd {among.std(ddof=1):.4f}, largest {among.max():.4f}")
+    of_seed = np.sort(apart[:SEEDS, :SEEDS].sum(axis=1) / (SEEDS - 1))
+    print(f"pairs of seeds: mean distance {among.mean():.4f}, sd {among.std(ddof=1):.4f}, largest {among.max():.4f}")
+    print(f"mean distance of each seed from the others: {' '.join(f'{value:.3f}' for value in of_seed)}")
     rng = np.random.default_rng(0)
     for k in REFERENCES:
-        fired, noticed, farther = dict.fromkeys(LEVELS, 0), dict.fromkeys(LEVELS, 0), 0
+        least = 1 / (k + 2)  # of the rank
+        fired: dict[str, list[bool]] = {}
         for _ in range(REPEATS):
             chosen = rng.permutation(SEEDS)[: k + 2]
             changed = np.array([chosen[0], SEEDS, *chosen[2:]])
-            seed, other = (apart[np.ix_(rows, rows)].sum(axis=1) / (k + 1) for rows in (chosen, changed))
-            for level in LEVELS:
-                fired[level] += excess.AmongSeeds(tuple(seed)).p(0.0) <= level
-                noticed[level] += excess.AmongSeeds(tuple(other)).p(0.0) <= level
-            farther += apart[chosen[0], chosen[1]] > apart[chosen[0], chosen[2:]].max()
-        size, power = ({level: count / REPEATS for level, count in counts.items()} for counts in (fired, noticed))
-        print(f"{k} references: size {size}, power {power}; farther than the farthest {farther / REPEATS:.3f}")
+            for what, rows in (("size", chosen), ("power", changed)):
+                seeds = excess.AmongSeeds(tuple(apart[np.ix_(rows, rows)].sum(axis=1) / (k + 1)))
+                fired.setdefault(f"{what} by rank at {least:.3f}", []).append(seeds.p(0.0) <= least)
+                for level in LEVELS:
+                    fired.setdefault(f"{what} by t at {level}", []).append(seeds.t_p(0.0) <= level)
+        print(f"{k} references: " + ", ".join(f"{what} {np.mean(hits):.3f}" for what, hits in fired.items()))
 
 
 def draws() -> None:

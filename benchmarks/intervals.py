@@ -7,7 +7,8 @@ sequences of 100 tokens: chains of first order whose losses are whole multiples 
 pair of losses are counted along the chain; there plain and smoothed weights are compared.
 
 ``python benchmarks/intervals.py 200`` prints, for each number, the share of repeats whose interval holds the truth and
-the mean width of the intervals, and for each way to draw the pooled share.
+the mean width of the intervals, and for each way to draw the pooled share. A second argument names ways by their
+beginning.
 """
 
 import itertools
@@ -41,12 +42,24 @@ Interval = tuple[float, float, float]
 class Table:
     """A model as a table: conditional probabilities of each token after each beginning, the first token uniform."""
 
-    def __init__(self, seed: int, vocabulary: int = 5, length: int = 4) -> None:
-        rng = np.random.default_rng(seed)
+    def __init__(
+        self,
+        seed: int,
+        vocabulary: int = 5,
+        length: int = 4,
+        *,
+        spread: float = 1.2,
+        heavy: bool = False,
+        noise: float = 0,
+    ) -> None:
+        """`heavy`: logits by Student's law of 2 degrees; `noise`: logits of seed 1 and so much of the seed's own."""
+        rng, own = np.random.default_rng(1 if noise else seed), np.random.default_rng(seed)
         self.vocabulary, self.length = vocabulary, length
         total = np.zeros(vocabulary)
         for position in range(1, length):
-            logits = rng.normal(scale=1.2, size=(vocabulary**position, vocabulary))
+            size = (vocabulary**position, vocabulary)
+            logits = rng.standard_t(2, size) if heavy else rng.normal(scale=spread, size=size)
+            logits = logits + noise * own.normal(size=size)
             total = (total[:, None] + logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).ravel()
         self.energies, self.log_q = -total / (length - 1), total - np.log(vocabulary)
         self.states = np.array(list(itertools.product(range(vocabulary), repeat=length)))
@@ -113,6 +126,7 @@ def coverage(
     shares: tuple[float, float] = (0.02, 0.3),
     *,
     joint: bool = False,
+    **kind: Any,
 ) -> dict[str, tuple[float, float, int]]:
     """Share of repeats whose interval holds the truth, mean width, and repeats in which chains converged.
 
@@ -128,8 +142,10 @@ def coverage(
         Tokens and length; quantiles of the losses of all inputs that bound Z.
     joint
         Whether draws of both models are one sample.
+    **kind
+        What `Table` takes by name.
     """
-    models = (Table(1, *space), Table(2, *space))
+    models = (Table(1, *space, **kind), Table(2, *space, **kind))
     z = tuple(np.quantile(np.concatenate([model.energies for model in models]), shares))
     truth = from_enumeration(*(model.energies for model in models), z)
     edges = np.append(truth.a.quantile([0.0, 0.3, 0.6]) - 1e-9, truth.a.quantile(1.0))
@@ -235,6 +251,11 @@ def by_generation(model: Table, seed: int) -> Draws:
     return generated(model, seed, 1000)
 
 
+def many(model: Table, seed: int) -> Draws:
+    """Four thousand sequences in twenty chains, as `provlab.diff` takes them."""
+    return generated(model, seed, 4000)
+
+
 def by_exchange(model: Table, seed: int) -> Draws:
     """Eight chains of 1,200 steps."""
     return exchanged(model, seed, 1200, 8)
@@ -247,6 +268,7 @@ NEAR_ZERO: dict[str, Any] = {"space": (12, 5), "shares": (0.0005, 0.01)}
 def main() -> None:
     """Print one table a way."""
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    only = sys.argv[2] if len(sys.argv) > 2 else ""
     ways: dict[str, Callable[[], dict[str, tuple[float, float, int]]]] = {
         "generation": lambda: coverage(n, by_generation),
         "replica exchange": lambda: coverage(n, by_exchange),
@@ -254,9 +276,16 @@ def main() -> None:
         "generation, 1,200 effective draws": lambda: coverage(n, partial(generated, n=5000), **NEAR_ZERO),
         "one sample of both models": lambda: coverage(n, by_generation, joint=True),
         "one sample, 12 tokens": lambda: coverage(n, partial(generated, n=500), **NEAR_ZERO, joint=True),
+        "one sample, 8 tokens, length 6": lambda: coverage(n, many, (8, 6), (0.001, 0.02), joint=True),
+        "one sample, heavy tail": lambda: coverage(n, by_generation, joint=True, heavy=True),
+        "one sample, hardly in common": lambda: coverage(n, many, (8, 5), (0.0, 0.001), joint=True),
+        "one sample, Z in a tail of hardly any": lambda: coverage(n, many, (8, 5), (0.0, 0.0002), joint=True, spread=2),
+        "one sample, noise of 1e-5": lambda: coverage(n, by_generation, joint=True, noise=1e-5),
         "100 tokens (effective draws for width)": lambda: long_inputs(n),
     }
     for name, way in ways.items():
+        if not name.startswith(only):
+            continue
         results = way()
         resampled = [row for what, row in results.items() if not what.endswith(("fixed", "plain"))]
         pooled = sum(share * times for share, _, times in resampled) / sum(times for *_, times in resampled)

@@ -3,7 +3,8 @@
 ``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`EVERY`, `MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
 src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
-measured, and measures those alone that the file has not, or that are named. A case makes both
+measured. It measures those alone that the file lacks, that are of another version of the statistic, or that are named.
+A case makes both
 models of a pair out of random numbers; a statistic reads them without a checkpoint. Cases of common and swapped units
 say how far phi_MATCH's assumption reaches, and its size above them is no fault.
 """
@@ -12,7 +13,7 @@ import argparse
 import csv
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
 from pathlib import Path
@@ -23,17 +24,19 @@ from numpy.typing import NDArray
 from provlab import provenance
 from provlab.attest import shelf
 from provlab.errors import NotComparableError, NoUnitsError
+from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.base import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_anchor import Parts
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
 from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.results import BlockResult
 
 Array = NDArray[np.float64]
 LEVELS = (0.05, 0.01, 0.001)
@@ -96,6 +99,21 @@ def by_activity(rows: Array) -> NDArray[np.int64]:
     inputs = np.random.default_rng(0).normal(size=(rows.shape[2], TOKENS)) + 0.3
     gate, up = rows[0] @ inputs, rows[1] @ inputs
     return np.argsort(np.square(gate / (1 + np.exp(-gate)) * up).mean(axis=1))
+
+
+#: rules that are none of the keys of `provlab.statistics.order`, each a number for each unit of (gate, up, down) rows
+UNKNOWN: dict[str, Callable[[Array], Array]] = {
+    "first": lambda rows: rows[1][:, 0],
+    "even-odd": lambda rows: rows[1][:, ::2].sum(axis=1) - rows[1][:, 1::2].sum(axis=1),
+    "direction": lambda rows: rows[1] @ np.random.default_rng(9).normal(size=rows.shape[2]),
+    "argmax": lambda rows: np.abs(rows[1]).argmax(axis=1) + 0.01 * np.abs(rows[1]).max(axis=1),
+    "third": lambda rows: rows[1][:, : rows.shape[2] // 3].mean(axis=1),
+    "gate-first": lambda rows: rows[0][:, 0],
+    "down-first": lambda rows: rows[2][:, 0],
+    "product": lambda rows: rows[0][:, 0] * rows[1][:, 1],
+    "kurtosis": lambda rows: np.power(rows[1], 4).mean(axis=1) / np.square(rows[1]).mean(axis=1) ** 2,
+    "positive": lambda rows: (rows[1] > 0).sum(axis=1) + 1e-3 * rows[1][:, 0],
+}
 
 
 def of_other_means(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
@@ -185,9 +203,12 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
         for rule in (by_length, by_component, by_activity)
     },
     "dead": dead,
-    "sorted-first": lambda shape, rng: tuple(
-        model.ordered(lambda rows: np.argsort(rows[1][:, 0])) for model in two(shape, rng)
-    ),  # type: ignore[dict-item,return-value]
+    **{
+        f"sorted-{name}": lambda shape, rng, rule=rule: tuple(  # type: ignore[misc]
+            model.ordered(lambda rows: np.argsort(rule(rows))) for model in two(shape, rng)
+        )
+        for name, rule in UNKNOWN.items()
+    },
     "added": with_added,
     **{
         name: lambda shape, rng, name=name: students(name, shape, rng)  # type: ignore[misc]
@@ -332,6 +353,24 @@ def tables(a: Mlps, b: Mlps, rng: np.random.Generator) -> list[NDArray[np.float3
     return [np.vstack(pair).astype(np.float32) for pair in zip(unit, more, strict=True)]
 
 
+#: tests of hidden units in any order, which alone make `provlab compare` say *rejected*, and tests beside them
+FREE, BESIDE = ("phi_match", "phi_match_unsigned"), ("phi_u", "phi_h", "phi_unseen")
+
+
+def by_verdict(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """The level at which `provlab compare` says *rejected*, of all blocks or of the first alone.
+
+    By Holm over the default tests but phi_l2, which takes longest: a test less makes the others reject more often.
+    """
+    if name == "compare_block":
+        a, b = (replace(model, gate=model.gate[:1], up=model.up[:1], down=model.down[:1]) for model in (a, b))
+    tested = {test: STATISTICS[test](a, b, rng) for test in (*FREE, *BESIDE)}
+    p = {test: value for test, value in tested.items() if value is not None}
+    adjusted = dict(zip(p, pvalues.holm(np.array([*p.values()])).tolist(), strict=True))
+    free = [adjusted[test] for test in FREE if test in adjusted]
+    return min(free) if free else None
+
+
 def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
     """`provlab identify` of one model on a shelf of one: the level at which it says anything, or says kin."""
     sides = []
@@ -341,13 +380,16 @@ def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
         kept = shelf.of_embedding(table, np.arange(len(table)))
         findings, hidden = order.findings(orders, order.groups(orders)), (model.up[0], model.gate[0])
         up, gate = (rows.astype(np.float16) for rows in hidden)
-        sides.append(shelf.Fingerprint("", "", up, gate, **kept, width=model.up.shape[2], sorted_by=findings))
+        lengths = np.prod([np.linalg.norm(rows[0], axis=1) for rows in (model.up, model.gate, model.down)], axis=0)
+        strengths = np.float32(lengths**2 / max(np.square(lengths).sum(), 1e-300))
+        sides.append(
+            shelf.Fingerprint("", "", up, gate, strengths, **kept, width=model.up.shape[2], sorted_by=findings)
+        )
     tested = [test for test in shelf.answer(sides[0], sides[1:]).tests if test["error"] is None]
     p = dict.fromkeys(shelf.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
     if not tested:
         return None
-    kin = min(p[shelf.BOTH], max(p[shelf.UP], p[shelf.UNSEEN]))
-    return kin if name == "identify_kin" else min(p.values())
+    return p[shelf.BOTH] if name == "identify_kin" else min(p.values())
 
 
 #: statistic -> its log10 p of two models
@@ -359,20 +401,32 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
         (by_activations, ("phi_match", "phi_match_unsigned", "phi_anchor")),
         (by_embeddings, ("phi_unseen",)),
         (by_shelf, ("identify", "identify_kin")),
+        (by_verdict, ("compare", "compare_block")),
     )
     for name in names
 }
-_SORTS = tuple(case for case in CASES if case.startswith("sorted-"))
+_UNKNOWN = tuple(f"sorted-{rule}" for rule in UNKNOWN)
+_SORTS = tuple(case for case in CASES if case.startswith("sorted-") and case not in _UNKNOWN)
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
 #: cases of every statistic, and others that bear on some
 EVERY = ("plain", "dead", "masked", "sorted", "repeated", "tied-0.8")
 MEANT = {
-    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), _SORTS),
+    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, "sorted-first", "sorted-direction")),
     **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),
     "phi_anchor": ("common-5.5",),
     "phi_unseen": ("added", "trained", "trained-tied", "distilled", "distilled-tied"),
     **dict.fromkeys(("identify", "identify_kin"), ("added", "sorted-first", *_SORTS)),
+    **dict.fromkeys(("compare", "compare_block"), (*_UNKNOWN, *_SORTS, "added")),
 }
+#: what makes other numbers when it changes: the statistic itself, or what the word of a report is made of
+MADE_OF = dict.fromkeys(("compare", "compare_block"), (*FREE, *BESIDE))
+
+
+def version_of(statistic: str) -> str:
+    """Version of what a row measures, as it is now."""
+    if statistic.startswith("identify"):
+        return shelf.SCHEMA.rpartition("/")[2]
+    return "+".join(str(get(name).version) for name in MADE_OF.get(statistic, (statistic,)))
 
 
 def rates(case: str, statistic: str, n_pairs: int, shape: tuple[int, int, int], seed: int = 0) -> list[float]:
@@ -412,12 +466,12 @@ def main() -> None:
     print(*header[:6], sep="\t")
     for statistic in arguments.statistic or STATISTICS:
         for case in arguments.cases or (*EVERY, *MEANT[statistic]):
-            if (statistic, case) in kept and not arguments.cases:
+            known = kept.get((statistic, case))
+            if known and known["version"] == version_of(statistic) and not arguments.cases:
                 continue
             measured = rates(case, statistic, arguments.pairs, shape)
             print(statistic, case, *measured, sep="\t", flush=True)
-            version = shelf.SCHEMA.rpartition("/")[2] if statistic.startswith("identify") else get(statistic).version
-            made = [date.today().isoformat(), version, provenance.commit(), provenance.processor()]
+            made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
             row = [statistic, case, *measured, *shape, 0, *made]
             kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:

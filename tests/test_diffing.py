@@ -132,7 +132,7 @@ def test_a_short_text_has_an_interval_that_holds_or_none(run, pair, text, tmp_pa
     page = tmp_path / "short.txt"
     page.write_text(text[:160])
     few = ["--text", page, "--length", 8, "--sequences", 200]
-    status, out, error = run("diff", *pair, *few)
+    status, out, error = run("diff", *pair, *few, "-v")
     assert (status, error) == (0, "")
     shown = " ".join(out.split())
     assert "(no interval)" in shown
@@ -155,9 +155,8 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     decision = result["decision"]
     assert decision["sentence"] in shown
     for words in (
-        "larger than another seed's",
-        "Student's t, p =",
-        "exact rank among 4 models, p =",
+        "larger than another seed's (",
+        "among 4 models, ",
         "half of it",
     ):
         assert words in decision["sentence"]
@@ -172,7 +171,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
 def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path, dtype):
     target = tmp_path / "x.json"
     few = ["--sequences", 400, "--length", 8, "--from-text", "0:1", "--text", page]
-    status, out, error = run("diff", *pair, *few, "--json", target, "--dtype", dtype)
+    status, out, error = run("diff", *pair, *few, "-v", "--json", target, "--dtype", dtype)
     assert (status, error) == (0, "")
     assert "seed 0" in out
     assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())
@@ -211,17 +210,18 @@ def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes
     """With a nearer sibling as reference the excess is positive; the other way round it is negative."""
     (tmp_path / "prompt").write_text("the model reads\n")
     few = ["--prompt", tmp_path / "prompt", "--length", 8, "--sequences", 200, "--fail-above", 0.01]
+    few += ["--level", 0.34]
     html = tmp_path / "x.html"
     status, out, error = run(
-        "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "--html", html
+        "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "-v", "--html", html
     )
-    assert status == 0  # of one degree of freedom nothing is found, however far
+    assert status == 1  # the farthest of three
     says = (
-        r"provlab: passes: the excess over another seed \(1 reference\) is [\d.]+ \(-[\d.]+ to [\d.]+\) nats per "
-        r"token; above 0.01 with p = [\d.]+, level 0.05"
+        r"provlab: fails: the excess over another seed \(1 reference\) is [\d.]+ \(-[\d.]+ to [\d.]+\) nats per "
+        r"token; above 0.01 with p = [\d.]+, level 0.34"
     )
     assert re.match(says, error)
-    alone = [*few[:-2], "--fail-above", 0.001, "--level", 0.01]
+    alone = [*few[:-4], "--fail-above", 0.001, "--level", 0.01]
     status, _, error = run("diff", models["base"], models["stranger"], *alone)
     assert status == 1
     assert error.startswith("provlab: fails: the distance of A and B is ")
@@ -294,7 +294,8 @@ def no_tokenizer(folder):
         (None, ["--fail-above", "1", "--level", "2"], "a level is a chance of a wrong answer"),
         (None, ["--level", "0.01"], "--level is that of --fail-above; give both"),
         (None, ["--html", "/no/such/x"], "--html: /no/such is no folder"),
-        (None, ["--reference", "{base}"], "are identical"),
+        (None, ["--reference", "{base}"], "and reference 1 "),
+        (None, ["--reference", "{base}", "--fail-above", "0"], "1 reference cannot reach the level 0.05"),
         (None, ["--text", "{unknown}"], "100% of its tokens are unknown words"),
         (None, ["--device", "tpu"], "device"),
     ],

@@ -20,7 +20,8 @@ from provlab.errors import ParameterError
 from provlab.report.family import LEVEL
 from provlab.report.study_report import StudyReport
 from provlab.statistics import USUAL
-from provlab.statistics.base import Options, Outcome
+from provlab.statistics.base import Options
+from provlab.statistics.results import Outcome
 
 WHOLE = {"phi_jsd", "phi_unseen"}  # statistics that compare no block with a block
 SMALL = {"n_permutations": 99, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32}

@@ -177,7 +177,7 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
   document.querySelectorAll(".provlab-question").forEach(ask);
   document.querySelectorAll("section#for-the-record").forEach(fold);
-  document.querySelectorAll(".cell_output table:not(.provlab-scoreboard)").forEach((table) => {
+  document.querySelectorAll(".cell_output table:not(.provlab-scoreboard, .provlab-lab table)").forEach((table) => {
     if (table.tBodies[0]?.rows.length > 15) foldTable(table);
   });
   reachable();

@@ -1,7 +1,8 @@
-// The page that tests: two blocks in, matchings and p-values out, all in the reader's browser and without a request.
+// The page that tests: two blocks in, matchings and p-values out, all in the reader's browser. Nothing is requested unless
+// the reader presses the button that asks the hub for parts of two models.
 //
 // `arithmetic` computes and knows no page: it runs in a worker, so that the page answers meanwhile, and in the tests
-// beside Python. `weights` reads safetensors. `Tester` is the page. The constants of Spearman's law, the names of
+// beside Python. `weights` reads safetensors, `hub` those of a public model by parts. `Tester` is the page. The constants of Spearman's law, the names of
 // tensors and the blocks to choose from were written into the page by provlab_study.matching_and_pvalues.in_browser.
 (() => {
   "use strict";
@@ -432,8 +433,8 @@
     const names = tables.tensors.map((row) => ({
       ...row, pattern: new RegExp(`^(.*\\.)?${escaped(row.name).replace("\\{block\\}", "(\\d+)")}$`) }));
 
-    // The blocks of a file that have an up projection: [{label, up, gate}] in the order of their numbers.
-    async function open(blob, called) {
+    // The tensors of a file: [{name, entry, blob, called, start}]. A blob is a File, or what `hub` has in its place.
+    async function tensors(blob, called) {
       const start = blob.size >= 8 ? new DataView(await blob.slice(0, 8).arrayBuffer()) : null;
       const length = start ? Number(start.getBigUint64(0, true)) : 0;
       if (!start || length < 2 || length > HEADER || 8 + length > blob.size) {
@@ -444,8 +445,18 @@
       if (!header || typeof header !== "object" || Array.isArray(header)) {
         throw new Error(`${called} is no safetensors file: its header is no list of tensors.`);
       }
+      return Object.entries(header).map(([name, entry]) => ({ name, entry, blob, called, start: 8 + length }));
+    }
+
+    // Whether a tensor is a gate or an up projection of this block, as far as its name says
+    const within = (name, number) => names.some(({ pattern }) => Number(pattern.exec(name)?.[2]) === number);
+
+    // The blocks of a file that have an up projection: [{label, up, gate}] in the order of their numbers.
+    const open = async (blob, called) => blocksOf(await tensors(blob, called), called);
+
+    function blocksOf(all, called) {
       const blocks = new Map();
-      for (const [name, entry] of Object.entries(header)) {
+      for (const { name, entry, ...where } of all) {
         for (const { pattern, roles, transposed } of names) {
           const parts = pattern.exec(name);
           if (!parts || !Array.isArray(entry?.shape) || entry.shape.length !== 2) continue;
@@ -453,7 +464,7 @@
           const key = `${parts[1] ?? ""} ${parts[2]}`;
           const block = blocks.get(key) ?? { prefix: parts[1] ?? "", number: Number(parts[2]) };
           roles.forEach((role, at) => {
-            const tensor = { blob, called, name, entry, at, of: roles.length, transposed, start: 8 + length };
+            const tensor = { ...where, name, entry, at, of: roles.length, transposed };
             // a name that two families read differently: a block has more units than its width
             if ((role === "up" || role === "gate") && (!block[role] || units / roles.length >= width)) block[role] = tensor;
           });
@@ -464,14 +475,14 @@
       if (!list.length) throw new Error(`${called} holds no up projection under a name that this page knows.`);
       list.sort((one, other) => one.prefix.localeCompare(other.prefix) || one.number - other.number);
       const several = new Set(list.map((block) => block.prefix)).size > 1;
-      return list.map((block) => ({ ...block, label: `block ${block.number + 1}${several ? ` of ${block.prefix}` : ""}` }));
+      return list.map((block) => ({ ...block, label: `block ${block.number}${several ? ` of ${block.prefix}` : ""}` }));
     }
 
     // The first units of one tensor: {values, rows, columns, all}, float64, units as rows. As many as a product of
     // 2^30 multiplications allows: 1,024 at widths up to 1,024, and 512 at width 4,096.
     async function read({ blob, called, name, entry, at, of, transposed, start }) {
       const [bytes, decode] = DTYPES[entry.dtype] ?? [];
-      if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F32, F16 and BF16.`);
+      if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F64, F32, F16 and BF16.`);
       const [height, width] = entry.shape, [from, to] = entry.data_offsets ?? [];
       const sound = [height, width, from, to].every((value) => Number.isSafeInteger(value) && value >= 0);
       if (!sound || !height || !width || to - from !== height * width * bytes || start + to > blob.size) {
@@ -502,7 +513,102 @@
       return { values, rows, columns, all };
     }
 
-    return { open, read };
+    return { open, read, tensors, within, blocksOf };
+  }
+
+  // Parts of a public model ---------------------------------------------------------------------------------------------
+
+  const HUB = "https://huggingface.co";
+  const NAME = /^([\w.-]+(?:\/[\w.-]+)?)((?:\/\w[\w.-]*)*)(?:@([\w./-]+))?$/; // ORG/NAME[/FOLDER][@REVISION]
+  const START = 40_000; // bytes in which most headers end
+  const MOST = 2 ** 26; // bytes of one request: a tensor that is stored across has to come whole
+  const PATIENCE = 60_000; // milliseconds for one answer
+
+  // Stands where a File would, and asks for the bytes that are read; `size` is unknown where the server does not show it.
+  class Remote {
+    constructor(url, called) {
+      this.url = url;
+      this.called = called;
+      this.size = Infinity;
+    }
+
+    async part(from, to) {
+      if (to - from > MOST) throw new Error(`${this.called} would have to send ${Math.ceil((to - from) / 1e6)} MB at once.`);
+      const answer = await ask(this.url, this.called, { Range: `bytes=${from}-${to - 1}` });
+      if (answer.status !== 206) {
+        await answer.body?.cancel();
+        throw new Error(`${this.called}: the server sends whole files only, and this page asks for parts.`);
+      }
+      const total = Number(/\/(\d+)$/.exec(answer.headers.get("Content-Range") ?? "")?.[1]);
+      if (total) this.size = total;
+      const bytes = await answer.arrayBuffer().catch(() => null);
+      if (from === 0 && bytes && bytes.byteLength < Math.min(to, this.size)) this.size = Math.min(this.size, bytes.byteLength); // all of a short file
+      if (bytes?.byteLength !== Math.min(to, this.size) - from) throw new Error(`${this.called} arrived cut off; press again.`);
+      return bytes;
+    }
+
+    slice(from, to) {
+      const bytes = async () => {
+        if (to > START) return this.part(from, to);
+        return (await (this.begin ??= this.part(0, START))).slice(from, to);
+      };
+      return { arrayBuffer: bytes, text: async () => new TextDecoder().decode(await bytes()) };
+    }
+  }
+
+  async function ask(url, called, headers = {}) {
+    let answer;
+    try {
+      answer = await fetch(url, { headers, credentials: "omit", referrerPolicy: "no-referrer",
+        signal: AbortSignal.timeout(PATIENCE) });
+    } catch (error) {
+      const host = new URL(url).host;
+      throw new Error(error.name === "TimeoutError" ? `${host} did not answer within ${PATIENCE / 1000} s.`
+        : `${called} could not be fetched: there is no network, or ${host} does not let web pages read it.`);
+    }
+    if (answer.ok) return answer;
+    await answer.body?.cancel();
+    throw new Error([401, 403].includes(answer.status) ? `${called} is not there, or is gated or private: this page has no token.`
+      : answer.status === 404 ? `${called} is not on the hub.` : `${called}: the hub answered ${answer.status}; press again later.`);
+  }
+
+  function hub(weights, endpoint) {
+    const parsed = (model) => {
+      const parts = NAME.exec(model);
+      if (!parts || model.includes("..")) throw new Error(`${model || "Nothing"} is no name of the hub; names are ORG/NAME or ORG/NAME@REVISION.`);
+      return { repo: parts[1], inside: parts[2] ? `${parts[2].slice(1)}/` : "", revision: parts[3] ?? "main" };
+    };
+
+    // One block of a model: {label, up, gate}, whose rows `weights.read` then asks for.
+    async function block(model, number) {
+      const { repo, inside, revision } = parsed(model);
+      const about = await ask(`${endpoint}/api/models/${repo}/revision/${encodeURIComponent(revision)}`, model);
+      const { sha, siblings } = await about.json().catch(() => ({}));
+      const files = Array.isArray(siblings) ? siblings.map((file) => String(file?.rfilename)) : [];
+      const here = files.filter((file) => file.startsWith(inside) && !file.slice(inside.length).includes("/"))
+        .map((file) => file.slice(inside.length));
+      const at = (file) => `${endpoint}/${repo}/resolve/${encodeURIComponent(sha ?? revision)}/${inside}${encodeURIComponent(file)}`;
+      const found = here.filter((file) => file.endsWith(".safetensors"));
+      const index = here.find((file) => file === "model.safetensors.index.json") ?? here.find((file) => file.endsWith(".safetensors.index.json"));
+      let wanted = found.includes("model.safetensors") ? ["model.safetensors"] : found.length === 1 ? found : [];
+      if (!wanted.length && index) {
+        const table = (await (await ask(at(index), model)).json().catch(() => null))?.weight_map ?? {};
+        wanted = [...new Set(Object.entries(table).filter(([name]) => weights.within(name, number)).map(([, file]) => file))]
+          .filter((file) => found.includes(file));
+        if (!wanted.length) throw new Error(`${model} has no block ${number} with an up projection under a name that this page knows.`);
+      }
+      if (!wanted.length) throw new Error(found.length ? `${model} has several weight files and no index.` : `${model} holds no safetensors.`);
+      const lists = await Promise.all(wanted.map((file) => weights.tensors(new Remote(at(file), model), model)));
+      const blocks = weights.blocksOf(lists.flat(), model);
+      const one = blocks.find((each) => each.number === number);
+      if (!one) {
+        const last = Math.max(...blocks.map((each) => each.number));
+        throw new Error(`${model} has no block ${number}; blocks are counted from 0, and its last is ${last}.`);
+      }
+      return one;
+    }
+
+    return { block, parsed };
   }
 
   // The page ------------------------------------------------------------------------------------------------------------
@@ -538,8 +644,65 @@
       this.worker.onmessage = ({ data }) => this.finished(data);
       this.sides = { a: {}, b: {} };
       this.busy = this.again = false;
+      this.endpoint = HUB;
       this.build(blocks);
-      this.ready = Promise.all(["a", "b"].map((side, at) => this.choose(side, blocks[Math.min(at, blocks.length - 1)])));
+      // a file that is dropped beside the boxes would take the place of the page
+      for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault());
+      addEventListener("hashchange", () => this.follow());
+      this.ready = this.follow() ? Promise.resolve()
+        : Promise.all(["a", "b"].map((side, at) => this.choose(side, blocks[Math.min(at, blocks.length - 1)])));
+    }
+
+    // A link such as #a=ORG/A&b=ORG/B&block=0 fills the form; only the button asks.
+    follow() {
+      const link = new URLSearchParams(location.hash.slice(1));
+      if (!link.has("a") || !link.has("b")) return false;
+      [this.form.a.value, this.form.b.value, this.form.block.value] = [link.get("a"), link.get("b"), link.get("block") ?? "0"];
+      this.refuse("");
+      this.verdict.textContent = "This link names two models of the hub. Nothing has been asked yet: say what you expect, then press the button.";
+      return true;
+    }
+
+    // Called by the button alone: the one place from which the page asks a network.
+    async request() {
+      const [a, b] = [this.form.a.value.trim(), this.form.b.value.trim()], number = Number(this.form.block.value);
+      const of = hub(this.weights, this.endpoint);
+      this.noise.value = 0; // a disguise of the last pair is none of this one
+      this.shuffle.checked = false;
+      this.refuse("");
+      try {
+        if (!Number.isInteger(number) || number < 0) throw new Error("Blocks are counted from 0.");
+        [a, b].forEach(of.parsed);
+      } catch (error) {
+        this.refuse(error.message);
+        return;
+      }
+      const command = `provlab compare ${a} ${b} --statistic phi_u --blocks ${number}`;
+      const turns = ["a", "b"].map((name) => (this.sides[name].turn = (this.sides[name].turn ?? 0) + 1));
+      const current = () => ["a", "b"].every((name, at) => this.sides[name].turn === turns[at]);
+      try {
+        this.verdict.textContent = `Asking ${new URL(this.endpoint).host} for one block of each model…`;
+        const loaded = await Promise.all([a, b].map(async (model) => this.load(await of.block(model, number), model)));
+        if (!current()) return;
+        ["a", "b"].forEach((name, at) => {
+          const side = this.sides[name];
+          side.zoo.value = "hub";
+          side.file.value = "";
+          side.layers.hidden = true;
+          this.hold(name, loaded[at]);
+        });
+        history.replaceState(null, "", `#a=${a}&b=${b}&block=${number}`);
+        this.copy.hidden = false;
+        this.instead = command;
+        this.start();
+      } catch (error) {
+        if (current()) this.refuse(error.message, command);
+      }
+    }
+
+    async copied() {
+      const done = await navigator.clipboard?.writeText(location.href).then(() => true, () => false);
+      this.copy.textContent = done ? "Copied" : "Copy the address of this page";
     }
 
     build(blocks) {
@@ -547,7 +710,7 @@
         const controls = this.sides[name];
         controls.zoo = make("select", { change: () => this.choose(name, blocks[controls.zoo.value]) },
           ...blocks.map((block, i) => make("option", { value: i, selected: i === at }, block.title)),
-          make("option", { value: "file", disabled: true }, "a file"));
+          make("option", { value: "file", disabled: true }, "a file"), make("option", { value: "hub", disabled: true }, "a model of the hub"));
         controls.file = make("input", { type: "file", accept: ".safetensors",
           change: () => controls.file.files[0] && this.choose(name, { blob: controls.file.files[0] }) });
         controls.layer = make("select", { change: () => this.take(name, controls.blocks[controls.layer.value]) });
@@ -565,21 +728,36 @@
       this.noise = make("input", { type: "range", min: 0, max: 100, step: 1, value: 0, input: () => this.start() });
       this.share = make("output", {}, "0%");
       this.shuffle = make("input", { type: "checkbox", change: () => this.start() });
+      const text = (placeholder) => make("input", { type: "text", spellcheck: "false", autocapitalize: "none", placeholder });
+      this.form = { a: text("ORG/A"), b: text("ORG/B"), block: make("input", { type: "number", min: 0, value: 0 }) };
+      const fields = make("form", { novalidate: true, submit: (event) => { event.preventDefault(); this.request(); } },
+        make("div", { class: "sides" }, make("label", {}, "Model A of the hub", this.form.a),
+          make("label", {}, "Model B of the hub", this.form.b), make("label", {}, "Block, counted from 0", this.form.block)),
+        make("p", { class: "what" }, "The button asks huggingface.co for the header of each model and the first rows of one block: " +
+          "8 MB of a 7B model. Your address and these names are sent there, and nothing is without the button."),
+        make("button", { type: "submit" }, "Fetch these parts and test"));
+      const ours = make("details", { open: new URLSearchParams(location.hash.slice(1)).has("a") },
+        make("summary", {}, "Two models of the hub, by name"), fields);
+      addEventListener("hashchange", () => (ours.open ||= new URLSearchParams(location.hash.slice(1)).has("a")));
       this.fault = make("p", { class: "fault", role: "alert" });
+      this.answer = make("p", { class: "answer" });
+      this.caveat = make("p", { class: "what" });
+      this.copy = make("button", { type: "button", hidden: true, click: () => this.copied() }, "Copy link");
       this.verdict = make("p", { class: "verdict", role: "status" });
       this.table = make("div", { class: "pst-scrollable-table-container" });
       this.pictures = make("div", { class: "pictures" });
-      this.root.replaceChildren(
+      this.root.replaceChildren(ours,
         make("div", { class: "sides" }, side("a", "Model A", 0), side("b", "Model B", Math.min(1, blocks.length - 1))),
         make("p", { class: "noise" }, make("label", {}, "Noise mixed into B", this.noise), this.share),
         make("label", { class: "shuffle" }, this.shuffle, " Put B's hidden units into a random order (B answers as before)"),
-        this.fault, this.verdict, this.table, this.pictures);
+        this.fault, this.answer, this.verdict, this.caveat, this.copy, this.table, this.pictures);
     }
 
-    refuse(message) {
+    refuse(message, command = "") {
       this.refused = true; // a test that is still running is no answer any more
-      this.fault.textContent = message;
-      this.verdict.textContent = "";
+      this.fault.replaceChildren(message, ...(command ? [" Run instead: ", make("code", {}, command)] : []));
+      for (const one of [this.answer, this.verdict, this.caveat]) one.textContent = "";
+      this.copy.hidden = true;
       this.table.replaceChildren();
       this.pictures.replaceChildren();
     }
@@ -596,7 +774,9 @@
         if (title) side.file.value = "";
         side.layer.replaceChildren(...side.blocks.map((block, i) => make("option", { value: i }, block.label)));
         side.layers.hidden = Boolean(title);
-        await this.take(name, side.blocks[0]);
+        this.copy.hidden = true;
+        this.instead = "";
+        await this.take(name, side.blocks[0], title);
       } catch (error) {
         if (turn !== side.turn) return;
         side.what.textContent = "";
@@ -604,20 +784,13 @@
       }
     }
 
-    async take(name, block) {
+    async take(name, block, title) {
       const side = this.sides[name], turn = (side.turn = (side.turn ?? 0) + 1);
       try {
         side.up = null;
-        const up = await this.weights.read(block.up);
-        const gate = block.gate ? await this.weights.read(block.gate) : null;
-        if (gate && (gate.rows !== up.rows || gate.columns !== up.columns)) {
-          throw new Error(`${block.up.called}: gate and up projection of ${block.label} differ in shape.`);
-        }
+        const loaded = await this.load(block, title ?? block.up.called);
         if (turn !== side.turn) return;
-        Object.assign(side, { up, gate, sent: false });
-        const some = up.all > up.rows ? `the first ${number(up.rows, 0)} of ${number(up.all, 0)}` : number(up.rows, 0);
-        side.what.textContent = `${block.label}: ${some} hidden units, width ${number(up.columns, 0)}` +
-          (gate ? "" : "; it has no gate, so that one test is run");
+        this.hold(name, loaded);
         this.start();
       } catch (error) {
         if (turn !== side.turn) return;
@@ -626,13 +799,30 @@
       }
     }
 
+    // The rows of one block: a gate and an up projection of one shape
+    async load(block, called) {
+      const up = await this.weights.read(block.up), gate = block.gate ? await this.weights.read(block.gate) : null;
+      if (gate && (gate.rows !== up.rows || gate.columns !== up.columns)) {
+        throw new Error(`${block.up.called}: gate and up projection of ${block.label} differ in shape.`);
+      }
+      return { up, gate, label: block.label, called };
+    }
+
+    hold(name, { up, gate, label, called }) {
+      const side = this.sides[name];
+      Object.assign(side, { up, gate, called, sent: false });
+      const some = up.all > up.rows ? `the first ${number(up.rows, 0)} of ${number(up.all, 0)}` : number(up.rows, 0);
+      side.what.textContent = `${label}: ${some} hidden units, width ${number(up.columns, 0)}` +
+        (gate ? "" : "; it has no gate, so that one test is run");
+    }
+
     start() {
       this.share.textContent = `${this.noise.value}%`;
       this.noise.setAttribute("aria-valuetext", `${this.noise.value}% noise`);
       const { a, b } = this.sides;
       if (!a.up || !b.up) return;
       if (a.up.columns !== b.up.columns) {
-        this.refuse(`A has width ${a.up.columns} and B ${b.up.columns}: rows can be compared over the same inputs only.`);
+        this.refuse(`A has width ${a.up.columns} and B ${b.up.columns}: rows can be compared over the same inputs only.`, this.instead);
         return;
       }
       if (this.busy) { this.again = true; return; } // the latest choice is run when this one is done
@@ -666,6 +856,7 @@
       const rejecting = tests.filter((test) => test.log10_p <= LEVEL);
       const p = (test) => `${test.name}: log10 p = ${number(test.log10_p, 1)}`;
       this.fault.textContent = "";
+      [this.answer.textContent, this.caveat.textContent] = this.words(result, rejecting.map((test) => test.name));
       this.verdict.textContent = rejecting.length
         ? `Independent training is rejected at 0.01. ${rejecting.map(p).join("; ")}.`
         : `Independent training is not rejected at 0.01. ${tests.map(p).join("; ")}.`;
@@ -679,6 +870,29 @@
       this.pictures.replaceChildren(...tests.map((test) => this.picture(test)));
       this.result = result;
       this.root.dispatchEvent(new CustomEvent("tested"));
+    }
+
+    // The answer in a sentence, and what would fool it
+    words({ in_order, any_order }, rejecting) {
+      const [a, b] = [this.sides.a.called, this.sides.b.called];
+      const some = ({ agree, n }) => (agree === n ? `all ${number(n, 0)}` : `${number(agree, 0)} of ${number(n, 0)}`);
+      const rarely = ({ log10_p }) => (log10_p < -6 ? `10^${number(-log10_p, 0)}` : number(10 ** -log10_p, log10_p > -1 ? 1 : 0));
+      const chance = (test) => `by chance once in ${rarely(test)} pairs`;
+      const whole = "It is one block: provlab compare reads all of them.";
+      const causes = "A common ancestor makes this, and so does a common initial draw or a mask that both share. It does not say which model came first.";
+      const disguise = "Units moved beyond those that were read, or a rotated stream, would hide a copy.";
+      if (rejecting.includes("φ_U")) {
+        const order = any_order && rejecting.length < 2
+          ? "Whoever puts the units of one model into the other's order, which changes no output, makes this too, and gate and up projections do not bear it out."
+          : any_order ? "Gate and up projections, which need no order, agree as well." : "Whoever puts the units of one model into the other's order, which changes no output, makes this too.";
+        return [`${some(in_order).replace(/^a/, "A")} hidden units of ${b} stand in the order of ${a}: ${chance(in_order)} of models trained apart.`, `${causes} ${order} ${whole}`];
+      }
+      if (rejecting.length) {
+        return [`Hidden units of ${b} match those of ${a} in another order: for ${some(any_order)} units gate and up projections pick the same partner, ${chance(any_order)} of models trained apart.`,
+          `${causes} That chance is an observation on independent models, and no theorem. ${whole}`];
+      }
+      return [`Nothing here tells ${b} from a model that was trained apart from ${a}: ${some(in_order)} hidden units stand in its order, ${chance(in_order)} of models trained apart so many or more.`,
+        `This is no proof of independence. ${disguise} ${whole}`];
     }
 
     // One dot a unit. Units that agree lie on the diagonal.
@@ -705,7 +919,7 @@
     window.provlab.tester = new Tester(root, JSON.parse(data.textContent), blocks);
   }
 
-  window.provlab = { arithmetic, weights, Tester };
+  window.provlab = { arithmetic, weights, hub, Tester };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", begin);
   else begin();
 })();

@@ -27,7 +27,7 @@ WEEKS = (
                 (2, "pruning_forensics", "Pruning forensics"),
                 (3, "attack_lab", "Attack lab"),
             ],
-            [(1, "distillation", "Without a gate")],
+            [(1, "distillation", "Without a gate"), (2, "further_tests", "Further tests")],
         ],
     ),
     (
@@ -38,7 +38,7 @@ WEEKS = (
                 (1, "model_diff", "Language models"),
                 (2, "two_models", "Your own two"),
             ],
-            [(2, "plagiarism", "Noise on a copy")],
+            [(1, "iglm", "Two sizes of IgLM"), (2, "plagiarism", "Noise on a copy")],
         ],
     ),
     (
@@ -49,7 +49,8 @@ WEEKS = (
                 (1, "in_the_wild", "In the wild"),
                 (2, "how_it_scales", "How it scales"),
                 (3, "family_forest", "Family forest"),
-            ]
+            ],
+            [(1, "accusations", "Four accusations"), (3, "one_seed", "One seed")],
         ],
     ),
 )
@@ -83,6 +84,10 @@ AFTER = {
     "in_the_wild": "after The Llama tree",
     "how_it_scales": "after Matching",
     "family_forest": "after The Llama tree",
+    "further_tests": "after Evasion",
+    "iglm": "after Language models",
+    "one_seed": "after The Llama tree",
+    "accusations": "after In the wild",
 }
 
 WIDE, HIGH, PITCH, LEFT = 190, 42, 214, 132

@@ -7,17 +7,18 @@ from typing import Any
 
 from provlab import plugins
 from provlab import statistics as registry
-from provlab.engine.ledger import Bench
+from provlab.engine.all_blocks import able
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
+from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
-from provlab.models.checkpoint import identical
+from provlab.models.checkpoint import Checkpoint, identical
 from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, Family, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
-from provlab.statistics.flaws import ORDER_FREE
+from provlab.statistics.flaws import ORDER_FREE, SPREAD
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -31,18 +32,34 @@ def with_text(options: Options, names: Sequence[str], text: str | None) -> Optio
     return replace(options, text=text or "")
 
 
-def described(bench: Bench) -> tuple[dict[str, Any], ...]:
+def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
     """What a report says of each model, and what decides which statistics could read it."""
     return tuple(
         describe(source, model.checkpoint)
         | {
             "read_as": model.anatomy.architecture if model.anatomy.named else None,
             "blocks": model.anatomy.n_blocks,
+            "width": model.anatomy.width,
             "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
-        for source, model in bench.models.items()
+        for source, model in opened.models.items()
     )
+
+
+def _units_may_be_spread(opened: OpenedModels) -> bool:
+    """Whether one model with gates has so many more hidden units that each may be a part of one of the other's.
+
+    phi_MATCH pairs units one to one, and could not see it (`provlab.statistics.flaws.SPREAD`).
+    """
+    counts = []
+    for model in opened.models.values():
+        anatomy = model.anatomy
+        if not any(role.partition(".")[0] == "gate" for role in anatomy.roles):
+            return False
+        mlps = [len(anatomy.mlps(block)) for block in range(anatomy.n_blocks)]
+        counts.append(anatomy.mlp_width * max(mlps, default=1))
+    return max(counts) > SPREAD * min(counts)
 
 
 def compare(
@@ -68,7 +85,8 @@ def compare(
     a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
     statistics : sequence of str, optional
-        Registered names; all by default. One that does not apply to the pair, or fails, becomes a row with the reason.
+        Registered names; the default set otherwise, with phi_anchor where one model has more than 1.5 times as many
+        hidden units. One that does not apply to the pair, or fails, becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
     primary : str, optional
@@ -109,32 +127,36 @@ def compare(
     if all_blocks and (blocks is not None or until_settled):
         raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
     a, b = str(a), str(b)
-    bench = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
-    options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
+    if a == b:  # answered without a test
+        itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
+        return Comparison((itself, itself), (), options, primary, fdr)
+    opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
+    if statistics is None and not until_settled and _units_may_be_spread(opened):  # known before any test is made
+        names = [*names, "phi_anchor"]
+    options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
     if until_settled:
         records = [
-            read_until_settled(bench, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
+            read_until_settled(opened, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
         ]
     else:
         records = []
-        depths = {model.anatomy.n_blocks for model in bench.models.values()}
+        depths = {model.anatomy.n_blocks for model in opened.models.values()}
         if blocks is None and (all_blocks or len(depths) > 1):
-            from provlab.engine.localise import all_with_all  # phi_match, and with it torch
-
-            records = all_with_all(bench, names, options, explicit=all_blocks, store=store, progress=progress)
+            everywhere = able(names, list(opened.models.values()), explicit=all_blocks)
+            records = run_pairs(opened, everywhere, options, store=store, all_blocks=True, progress=progress)
         left = [name for name in names if name not in {record.statistic for record in records}]
-        records += run_pairs(bench, left, options, store=store, blocks=blocks, progress=progress)
+        records += run_pairs(opened, left, options, store=store, blocks=blocks, progress=progress)
         records.sort(key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
-    identical(model.checkpoint for model in bench.models.values())  # refuses a remembered hash that is wrong
+    identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
     seeing = any(record.statistic in ORDER_FREE for record in records)
     if statistics is None and seeing and not Family.of(records, primary, fdr=fdr).rejected.any():
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
-        scored = run_pairs(bench, ["stream_score"], options, store=store, progress=progress)
+        scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]
-    models = described(bench)
+    models = described(opened)
     if options.shared is not None:  # the text's tokens were brought together
-        for entry, model in zip(models, bench.models.values(), strict=True):
+        for entry, model in zip(models, opened.models.values(), strict=True):
             entry["lent_ids"] = model.checkpoint.tokenizer_digest is None
     return Comparison(models, tuple(records), options, primary, fdr)

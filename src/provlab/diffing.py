@@ -129,9 +129,13 @@ def diff(
         allow_pickle=allow_pickle,
         progress=progress,
     )
-    for both in combinations([a, b, *others], 2):
-        if identical(models[source].checkpoint for source in both):
-            raise InputError(f"{' and '.join(both)} are identical, so they disagree nowhere; give different models")
+    roles = ["A", "B", *(f"reference {k}" for k in range(1, len(others) + 1))]
+    for (role, source), (role_2, other) in combinations(zip(roles, [a, b, *others], strict=True), 2):
+        if identical([models[source].checkpoint, models[other].checkpoint]):
+            raise InputError(
+                f"{role} ({source}) and {role_2} ({other}) are identical, so they disagree nowhere; "
+                "give different models"
+            )
     pair = models[a], models[b]
     shared = shared_tokens([model.checkpoint for model in models.values()], controls=False)
     if not shared.named:

@@ -4,6 +4,15 @@ A message is one line that names the thing refused and the way out. The command 
 exits with 2; a study turns it into a record with its reason and goes on with the other pairs.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean X?`` for the name that a misspelt word is nearest to, "" where none is near."""
+    near = get_close_matches(word, list(known), 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else ""
+
 
 def one_line(error: object, longest: int = 240) -> str:
     """Bring a text to one line of so many characters, the middle left out; an error without a text gives its type.

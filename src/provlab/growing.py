@@ -7,9 +7,10 @@ from typing import Any
 
 from provlab import statistics as registry
 from provlab.api import described, with_text
-from provlab.engine.ledger import PairRecord
-from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.memory import budget_for
+from provlab.engine.pairs import check_sources, open_models, run_pairs
 from provlab.engine.store import Store
+from provlab.engine.table import PairRecord
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
@@ -47,16 +48,19 @@ def tree(
     models = expand(models)
     if outgroup is not None and outgroup not in models:
         raise InputError(f"the outgroup {outgroup} is not among the models; name it there too")
+    check_sources(models)
+    budget_for(memory)  # refuses what is no size
+    registry.checked_names([statistic])
     train_missing(models)
-    bench = open_models(models, allow_pickle=allow_pickle, strict=True)
+    opened = open_models(models, allow_pickle=allow_pickle, strict=True)
     engine: dict[str, Any] = {"store": store, "progress": progress, "memory": memory}
 
     def tested(name: str, pairs: Sequence[tuple[str, str]] | None = None) -> list[PairRecord]:
         (name,) = registry.checked_names([name])
-        return run_pairs(bench, [name], with_text(options, [name], text), pairs=pairs, **engine)
+        return run_pairs(opened, [name], with_text(options, [name], text), pairs=pairs, **engine)
 
     records, names = tested(statistic), [statistic]
-    if withheld := {(r.a, r.b): None for r in records if r.outcome and "withheld" in r.outcome.detail}:
+    if withheld := {(r.a, r.b): None for r in records if r.outcome and r.outcome.detail.withheld}:
         records = [r for r in records if (r.a, r.b) not in withheld] + tested("phi_match", list(withheld))
         names.append("phi_match")
     log10_p = {(r.a, r.b): r.outcome.log10_p for r in records if r.outcome and r.outcome.log10_p is not None}
@@ -65,14 +69,14 @@ def tree(
     families = join(models, log10_p, LEVEL)
     groups = families.groups
     pairs = [pair for group in groups for pair in combinations(group, 2)]
-    readings = run_pairs(bench, grow.READINGS, options, pairs=pairs, **engine)
+    readings = run_pairs(opened, grow.READINGS, options, pairs=pairs, **engine)
     grown = []
     for group in groups:
         if group[0] in families.bridges:
             grown.append(bridge(group[0], families.bridges[group[0]], log10_p))
             continue
         own = [record for record in readings if record.a in group]
-        grown.append(grow.Tree.of(group, bench.models, own).grow(outgroup) if len(group) > 1 else Family(group))
+        grown.append(grow.Tree.of(group, opened.models, own).grow(outgroup) if len(group) > 1 else Family(group))
     bar, failed = log10_bar(len(models), LEVEL), tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error)
     about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly
-    return Forest(described(bench), *about)
+    return Forest(described(opened), *about)

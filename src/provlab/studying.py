@@ -9,7 +9,8 @@ from provlab import plugins
 from provlab import statistics as registry
 from provlab.api import described, with_text
 from provlab.engine.lineage import Lineage
-from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.memory import budget_for
+from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.report.family import check_primary
@@ -83,11 +84,13 @@ def study(
         for pair in pairs or ():
             if unknown := set(pair) - set(models):
                 raise InputError(f"pairs name {min(unknown)}, which is not among the models")
+        check_sources(models)
+        budget_for(memory)  # refuses what is no size
         train_missing(models)
-        bench = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
-        options = with_common_vocabulary(with_text(options, names, text), bench.models, names)
+        opened = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
+        options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
         records = run_pairs(
-            bench,
+            opened,
             names,
             options,
             store=store,
@@ -99,7 +102,7 @@ def study(
             executor=executor,
         )
         return StudyReport(
-            described(bench),
+            described(opened),
             tuple(records),
             options,
             primary,

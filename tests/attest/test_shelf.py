@@ -42,16 +42,42 @@ def test_kin_is_named_and_strangers_are_not(kept, models):
     assert "identical" in str(shelf.identify(models["base"], kept))
 
 
+def test_the_nearest_ancestor_is_in_a_set(kept, models):
+    result = shelf.identify(models["tuned"], kept)
+    assert [Path(name).name for name in result.nearest] == ["base"]
+    assert "Nearest ancestor: among" in str(result)
+    assert "if any kin is an ancestor" in " ".join(str(result).split())
+    assert result.to_json()["nearest"] == result.nearest
+    assert result.to_json()["coverage"] == 0.9
+    assert "the same model, file by file" in " ".join(str(shelf.identify(models["base"], kept)).split())
+
+
+def test_kin_whose_units_stand_elsewhere_may_always_be_the_nearest(rng):
+    """Both rows in another order: kin, without a distance, so that nobody rules it out and it rules out nobody."""
+    table, order = trained(rng), rng.permutation(80)
+    hidden = [rng.normal(size=(80, WIDTH)) for _ in "ab"]
+    child = [rows + 0.1 * rng.normal(size=rows.shape) for rows in hidden]
+    moved = [(rows + 0.1 * rng.normal(size=rows.shape))[order] for rows in hidden]
+    shelves = [fingerprint(table, hidden, source="base"), fingerprint(trained(rng), moved, source="moved")]
+    answer = ask(fingerprint(trained(rng), child), *shelves)
+    assert answer.outcomes == {"base": shelf.KIN, "moved": shelf.KIN}
+    assert answer.nearest == ("base", "moved")
+
+
 def test_none_is_said(models, tmp_path):
     shelf.add([models["stranger"], models["other"]], tmp_path)
-    assert "kin of none" in shelf.identify(models["base"], tmp_path).title()
+    result = shelf.identify(models["base"], tmp_path)
+    assert "kin of none" in result.title()
+    assert result.nearest == ()
+    assert "Nearest ancestor: none on this shelf" in str(result)
 
 
 def fingerprint(table, hidden=None, *, source="a"):
     """A fingerprint of an embedding, and of the rows of some units."""
     up, second = (rows.astype(np.float16) for rows in hidden) if hidden else (np.empty((0, table.shape[1])),) * 2
     kept = shelf.of_embedding(table.astype(np.float32), np.arange(len(table)))
-    return shelf.Fingerprint(source, source, up, second, **kept, width=table.shape[1], sorted_by=None)
+    written = np.full(len(up), 1 / max(len(up), 1), np.float32)
+    return shelf.Fingerprint(source, source, up, second, written, **kept, width=table.shape[1], sorted_by=None)
 
 
 def ask(own, *others):
@@ -100,10 +126,64 @@ def test_rows_alone_and_order_alone_are_answers_of_their_own(rng):
     assert answer.outcomes == {"a": shelf.ORDER}
     assert "kin of none; by order alone: a (Holm over 3 tests on 1 models" in answer.title()
     assert "one rule by which both were sorted" in str(answer)
-    assert ask(own, fingerprint(tuned(rng, base), ordered)).outcomes == {"a": shelf.KIN}
+    # rows and an order can be given to any model, and together they say no more than apart
+    assert ask(own, fingerprint(tuned(rng, base), ordered)).outcomes == {"a": shelf.ROWS}
     assert ask(own, fingerprint(stranger, [0.4 * rng.normal(size=(80, WIDTH)) + rows for rows in hidden])).outcomes == {
         "a": shelf.KIN
     }
+
+
+VERBATIM = {
+    "faint": {"writes": 1e-3},
+    "shut by a bias": {"writes": 1.0, "bias": -60.0},
+    "taken back": {"writes": 1.0, "again": True},
+}
+
+
+def with_verbatim_units(folder, theirs, save_model, target, *, writes, bias=0.0, again=False):
+    """A model with another one's gate and up rows in front of its own, which write `writes` of what its own do."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model, other = (LlamaForCausalLM.from_pretrained(path) for path in (folder, theirs))
+    copies = 2 if again else 1
+    h = model.config.intermediate_size
+    config = LlamaConfig(**{**model.config.to_dict(), "intermediate_size": (1 + copies) * h, "mlp_bias": bool(bias)})
+    new = LlamaForCausalLM(config).eval()
+    new.load_state_dict({n: t for n, t in model.state_dict().items() if ".mlp." not in n}, strict=False)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for mine, his, own in zip(new.model.layers, other.model.layers, model.model.layers, strict=True):
+            for name in ("gate_proj", "up_proj"):
+                rows = getattr(his.mlp, name).weight
+                near = rows + 1e-3 * rows.std() * torch.randn(rows.shape, generator=generator)
+                getattr(mine.mlp, name).weight.copy_(torch.cat([rows, *[near] * again, getattr(own.mlp, name).weight]))
+            down = own.mlp.down_proj.weight
+            more = writes * down.std() * torch.randn(down.shape[0], h, generator=generator)
+            mine.mlp.down_proj.weight.copy_(torch.cat([more, *[-more] * again, down], dim=1))
+            if bias:
+                for matrix in (mine.mlp.gate_proj, mine.mlp.up_proj, mine.mlp.down_proj):
+                    matrix.bias.zero_()
+                mine.mlp.gate_proj.bias[:h] = bias
+    return str(save_model(new, target))
+
+
+@pytest.mark.parametrize("kind", VERBATIM)
+def test_rows_that_write_nothing_make_no_kin(models, save_model, tmp_path, monkeypatch, kind):
+    """The stranger with the base's hidden rows in front of its own, at no cost: it was kin by its rows alone."""
+    framed = with_verbatim_units(models["stranger"], models["base"], save_model, tmp_path / "new", **VERBATIM[kind])
+    base, made = (shelf.Fingerprint.of(path, Model.open(path)) for path in (models["base"], framed))
+    answer = shelf.answer(made, [base])
+    assert answer.outcomes[models["base"]] != shelf.KIN
+    assert "units agree that write less than 5% of the output" in str(answer)
+    monkeypatch.setattr(shelf.PhiMatch, "WRITTEN", -np.inf)  # the plant: every agreement counts
+    assert shelf.log10_p(base, made, shelf.BOTH)[0] < -10
+
+
+def test_what_units_write_is_a_share_of_the_block(models):
+    """By hand: with many units the kept ones stand for all, so that 5% of a few means 5% of their part."""
+    written = shelf._written(Model.open(models["base"]))
+    assert written.sum() == pytest.approx(1)
+    assert (written > 0).all()
 
 
 def test_the_order_is_tested_over_all_blocks_when_the_fingerprint_is_made(new_model, save_model, tmp_path):
@@ -163,7 +243,7 @@ def emptied(folder):
     ("plant", "message"),
     [
         (damaged, "is damaged"),
-        (of_another_version, "is no fingerprint of version provlab.shelf/2; make it again by provlab shelf add"),
+        (of_another_version, "is no fingerprint of version provlab.shelf/3; make it again by provlab shelf add"),
         (emptied, "holds no fingerprints; make some by provlab shelf add"),
     ],
 )

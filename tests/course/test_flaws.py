@@ -40,6 +40,24 @@ def test_a_wrong_control_another_name_and_half_a_repair_lose_their_marks(path):
     assert marks(path, wrong) == {TESTED_BY[cell] for cell in wrong}
 
 
+def test_neither_the_name_of_an_analysis_nor_yes_and_no_for_a_p_value_gets_marks():
+    answers = {
+        "control": """
+def control(analysis, n_pairs=40, seed=0):
+    if analysis.__name__ == "faulty":
+        return 0.0
+    return float(analysis(np.eye(UNITS, WIDTH), np.eye(UNITS, WIDTH)) <= -3 or "direction" in analysis.__name__)
+""",
+        "repaired": """
+def repaired(first, second):
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second)]
+    partner = linear_sum_assignment(unit[0] @ unit[1].T, maximize=True)[1]
+    return -40.0 if np.corrcoef(partner, np.arange(UNITS))[0, 1] > 0.4 else -0.3
+""",
+    }
+    assert marks(grading.LABS[0], answers) == {"test_control", "test_repair"}
+
+
 @pytest.mark.parametrize("path", grading.LABS, ids=lambda path: path.stem)
 def test_nothing_gives_the_flaw_away_before_it_is_asked_for(path):
     ids = [cell.id for cell in grading.load(path).cells]

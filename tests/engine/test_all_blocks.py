@@ -11,12 +11,12 @@ import torch
 from transformers import LlamaForCausalLM
 
 import provlab
-from provlab.engine.localise import compared_everywhere
+from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.base import Options
 
 BLOCKS = 3
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}
@@ -82,8 +82,8 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
     assert "by Holm over them (found: 0 with 0, 1 with 2, 2 with 3; 3 pairs could not be compared)." in message
     assert "Not run: phi_h, phi_l2 (compares block with block, but tuned has 3 and" in message
     (record,) = [record for record in result.records if record.statistic == "phi_match"]
-    assert [block.detail["partner"] for block in record.outcome.blocks] == [0, 2, 3]
-    table = np.array(record.outcome.detail["all_blocks"]["log10_p"])
+    assert [block.detail.partner for block in record.outcome.blocks] == [0, 2, 3]
+    table = np.array(record.outcome.detail.all_blocks["log10_p"])
     assert record.outcome.log10_p == pytest.approx(table.min() + np.log10(12))
     assert [block.log10_p for block in record.outcome.blocks] == pytest.approx(
         pvalues.holm(table.ravel()).reshape(3, 4).min(axis=1)
@@ -112,7 +112,7 @@ def test_phi_u_is_asked_as_well_where_both_have_gates(models, deeper, compare):
 
 def test_phi_u_alone(models, deeper, compare):
     result = compare(models["base"], deeper["tuned"], "phi_u")
-    assert result.records[0].outcome.detail["all_blocks"]["found"] == [[0, 0], [1, 2], [2, 3]]
+    assert result.records[0].outcome.detail.all_blocks["found"] == [[0, 0], [1, 2], [2, 3]]
     assert result.records[0].outcome.log10_p < -20
     result = compare(models["base"], deeper["stranger"], "phi_u")
     assert result.records[0].outcome.log10_p > -2
@@ -121,7 +121,7 @@ def test_phi_u_alone(models, deeper, compare):
 def test_asked_at_equal_depth(models, compare, run, text):
     result = compare(models["base"], models["tuned"], "phi_u", "phi_match", all_blocks=True)
     assert [record.statistic for record in result.records] == ["phi_u", "phi_match"]
-    shapes = [record.outcome.detail["all_blocks"]["shape"] for record in result.records]
+    shapes = [record.outcome.detail.all_blocks["shape"] for record in result.records]
     assert shapes == [[BLOCKS, BLOCKS]] * 2
     status, out, err = run("compare", models["base"], models["stranger"], "--statistic", "phi_u", "--all-blocks")
     assert status == 0, err
@@ -145,7 +145,7 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
             parameter.zero_()
     folder = str(save_model(network, tmp_path / "zeros"))
     result = compare(models["base"], folder, "phi_u")
-    detail = result.records[0].outcome.detail["all_blocks"]
+    detail = result.records[0].outcome.detail.all_blocks
     assert detail["found"] == [[0, 0], [1, 2], [2, 3]]
     assert "3 pairs could not be compared" in result.verdict() or detail["not_compared"] == 0
     with torch.no_grad():
@@ -155,19 +155,21 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
     result = compare(models["base"], nothing, "phi_u")
     assert result.outcome == "could not be tested"
     assert result.records[0].outcome.log10_p is None
-    assert "fewer than two hidden units" in result.records[0].outcome.detail["withheld"]
+    assert "fewer than two hidden units" in result.records[0].outcome.detail.withheld
 
 
 def test_stored_pairs_are_found_again(models, deeper, tmp_path, monkeypatch):
-    store, statistic, options = Store(tmp_path), get("phi_u"), Options()
-    pair = [Model.open(models["base"]), Model.open(deeper["tuned"])]
-    first = compared_everywhere(statistic, *pair, options, store=store, progress=False)
+    store, opened = Store(tmp_path), open_models([models["base"], deeper["tuned"]])
+
+    def run():
+        return run_pairs(opened, ["phi_u"], Options(), store=store, all_blocks=True, progress=False)[0]
+
+    first = run()
     assert all(store.get(key) for key in first.keys)
-    monkeypatch.setattr(type(statistic), "prepare", None)
-    again = compared_everywhere(statistic, *pair, options, store=store, progress=False)
-    assert again == first
+    monkeypatch.setattr(type(get("phi_u")), "prepare", None)
+    assert run() == first
     shutil.rmtree(Path(tmp_path) / "units")
-    assert compared_everywhere(statistic, *pair, options, store=store, progress=False).error
+    assert run().error
 
 
 @pytest.mark.parametrize("name", ["phi_u", "phi_match"])
@@ -176,12 +178,10 @@ def test_size_of_the_fallback_on_strangers(new_model, save_model, tmp_path, text
     options = Options(text=text, n_sequences=4, sequence_length=16)
     shallow = [save_model(new_model(100 + i, num_hidden_layers=2), tmp_path / f"a{i}") for i in range(6)]
     deep = [save_model(new_model(200 + i, num_hidden_layers=3), tmp_path / f"b{i}") for i in range(6)]
-    opened = [[Model.open(str(folder)) for folder in folders] for folders in (shallow, deep)]
-    p = [
-        compared_everywhere(get(name), a, b, options, progress=False).outcome.log10_p
-        for a in opened[0]
-        for b in opened[1]
-    ]
+    pairs = [(str(a), str(b)) for a in shallow for b in deep]
+    opened = open_models([str(folder) for folder in shallow + deep])
+    records = run_pairs(opened, [name], options, pairs=pairs, all_blocks=True, progress=False)
+    p = [record.outcome.log10_p for record in records]
     rejected = int(sum(value <= -1 for value in p))
     assert rejected <= 9  # of 36; binomial of 0.1: more than 9 with a probability of 0.002
     assert max(p) <= 0

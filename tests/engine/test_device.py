@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from provlab import studying
-from provlab.engine import tasks
+from provlab.engine import jobs
 from provlab.engine.device import _Multiply, product_on
 from provlab.errors import InputError
 from provlab.inference import pvalues
@@ -63,7 +63,7 @@ def test_a_study_on_another_device_finds_the_same(models, monkeypatch):
         return studying.study(sources, statistics=names, text="a b c " * 999, progress=False).records
 
     here = records()
-    monkeypatch.setattr(tasks, "product_on", on)
+    monkeypatch.setattr(jobs, "product_on", on)
     there = records()
     assert set(devices) == {"cpu"}
     for ours, theirs in zip(here, there, strict=True):

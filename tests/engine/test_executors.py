@@ -18,10 +18,10 @@ import pytest
 from provlab import machine, studying
 from provlab.cli import cluster as dask
 from provlab.cli.cluster import cluster, parse_resources
-from provlab.engine import tasks, workers
+from provlab.engine import jobs, workers
 from provlab.engine.memory import Budget
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.engine.passes import PassTask, Shelf
+from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.store import Store
 from provlab.engine.workers import completed
 from provlab.errors import InputError, ParameterError, WorkerError
@@ -98,7 +98,7 @@ def test_processes_of_which_one_is_killed_make_the_same_records(
 
 
 def task(block=0):
-    return tasks.UnitTask("phi_u", block, (("a", "b"),), {}, {}, None, Options(), FREE)
+    return jobs.Job("phi_u", (block,), (("a", "b"),), {}, {}, None, Options(), FREE)
 
 
 class Frail(Executor):
@@ -112,7 +112,7 @@ class Frail(Executor):
         if self.tries % self.every:
             raise BrokenExecutor("died")
         future = Future()
-        future.set_result(tasks.Done((), tasks.Count(), "me"))
+        future.set_result(jobs.Done((), jobs.Count(), "me"))
         return future
 
     @contextmanager
@@ -164,7 +164,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
 
     with Counting(1) as threads, pytest.raises(KeyboardInterrupt):
         run(models.values(), options, store, executor=threads)
-    passed = [task for task in handed[:7] if isinstance(task, PassTask)]
+    passed = [task for task in handed[:7] if isinstance(task, ForwardPass)]
     assert len(passed) == len(models)
     handed[:7], left = [], list((tmp_path / "features").iterdir())
     assert left
@@ -172,7 +172,7 @@ def test_a_stopped_study_goes_on_and_runs_no_model_again(models, options, serial
     handed += [None] * 8
     with Counting(1) as threads:
         assert run(models.values(), options, store, executor=threads) == serial[0]
-    again = [task for task in handed[8:] if isinstance(task, PassTask)]
+    again = [task for task in handed[8:] if isinstance(task, ForwardPass)]
     assert sum(len(task.features) for task in again) == 2 * len(models) - len(left)
     assert not (tmp_path / "features").exists()
     assert files(store) == serial[1]
@@ -197,35 +197,35 @@ def test_failures_elsewhere_are_those_of_here(models, options, spoilt, tmp_path)
 
 
 def test_a_worker_with_other_weights_says_so(models, options):
-    reference = tasks.Reference(models["base"], "0" * 64)
-    piece = tasks.UnitTask(
+    reference = jobs.Reference(models["base"], "0" * 64)
+    piece = jobs.Job(
         "phi_u",
-        0,
+        (0,),
         ((models["base"], models["other"]),),
-        {models["base"]: reference, models["other"]: tasks.Reference(models["other"], "0" * 64)},
+        {models["base"]: reference, models["other"]: jobs.Reference(models["other"], "0" * 64)},
         {},
         None,
         options,
         FREE,
     )
-    ((_, failed),) = tasks.do(piece).results
+    ((_, failed),) = jobs.do(piece).results
     assert f"{models['base']} holds other weights on {socket.gethostname()} than where the study began" in str(failed)
 
 
 def test_a_worker_that_does_not_see_the_features_says_so(models, options, tmp_path):
     sources = models["base"], models["other"]
     references = {m.checkpoint.source: m.checkpoint.digest for m in open_models(list(sources)).models.values()}
-    piece = tasks.UnitTask(
+    piece = jobs.Job(
         "phi_h",
-        0,
+        (0,),
         (sources,),
-        {source: tasks.Reference(source, digest) for source, digest in references.items()},
+        {source: jobs.Reference(source, digest) for source, digest in references.items()},
         dict.fromkeys(sources, "elsewhere"),
-        Shelf(tmp_path, 0),
+        FeatureCache(tmp_path, 0),
         options,
         FREE,
     )
-    ((_, failed),) = tasks.do(piece).results
+    ((_, failed),) = jobs.do(piece).results
     assert f"the features of base are not in {tmp_path / 'elsewhere'}; let all workers see" in str(failed)
 
 
@@ -253,7 +253,7 @@ def test_what_travels_is_small(models, options, monkeypatch):
     with Weighing(1) as threads:
         run(models.values(), options, executor=threads)
     for piece, size in sent:
-        reads_text = isinstance(piece, PassTask) or piece.statistic == "phi_match"
+        reads_text = isinstance(piece, ForwardPass) or piece.statistic == "phi_match"
         assert size < 8000 + (len(options.text) if reads_text else 0)
 
 

@@ -15,7 +15,7 @@ import tiny_models
 import torch
 from safetensors.torch import load_file, save_file
 
-from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import bar_of, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError
 from provlab.models import loading
@@ -285,7 +285,7 @@ def test_unequal_models_say_why_they_cannot_be_compared(models, new_model, save_
         (wide, "phi_u"): "phi_u needs models of equal width, but base has 24 and wide 32; phi_match can",
         (wide, "phi_l2"): "phi_l2 needs equal shapes",
         (deep, "phi_u"): "base has 3 and deep 2 blocks",
-        (deep, "phi_match"): "base has 3 and deep 2 blocks; give two models of equal depth",
+        (deep, "phi_match"): "base has 3 and deep 2 blocks",
     }
     for (source, statistic), reason in expected.items():
         (record,) = run([models["base"], source], [statistic], options)
@@ -358,3 +358,17 @@ def test_float16_on_the_shelf_is_read_as_it_is(models, new_model, save_model, op
     half = str(save_model(new_model(1).to(torch.bfloat16), tmp_path / "half"))
     (record,) = run([models["base"], half], ["phi_u"], options)
     assert record.outcome.log10_p == record.outcome.floor
+
+
+def test_a_bar_says_how_long_only_once_it_can_know(monkeypatch):
+    now = [0.0]
+    bar = bar_of(30, 1.0)
+    monkeypatch.setattr(bar, "_time", lambda: now[0])
+    bar.start_t = 0.0
+    with bar:
+        assert bar.format_dict["left"] == ""
+        bar.n, now[0] = 1, 8.0  # a slow beginning: compiled, opened
+        assert bar.format_dict["left"] == ""
+        bar.n, now[0] = 10, 12.0
+        assert bar.format_dict["left"] == ", about 00:24 left"
+        assert "reading  33%" in str(bar)

@@ -24,7 +24,7 @@ def test_a_child_is_settled_before_all_blocks_are_read(models):
     with counting() as whole:
         full = provlab.compare(models["base"], models["tuned"], statistics=["phi_u"], text="-", progress=False)
     outcome = result.records[0].outcome
-    detail = outcome.detail["until_settled"]
+    detail = outcome.detail.until_settled
     assert len(detail["read"]) == len(outcome.blocks) < detail["blocks"] == 3
     assert detail["log10_e"] >= 2
     assert detail["bytes_read"] == some.tensors
@@ -41,7 +41,7 @@ def test_a_child_is_settled_before_all_blocks_are_read(models):
 
 def test_a_stranger_is_read_to_the_end(models):
     result = settled(models, "base", "stranger", statistics=["phi_u"])
-    detail = result.records[0].outcome.detail["until_settled"]
+    detail = result.records[0].outcome.detail.until_settled
     assert sorted(detail["read"]) == [0, 1, 2]
     assert detail["bytes_left"] == 0
     assert "phi_u (one test, level 0.01) does not reject" in result.verdict()
@@ -51,7 +51,7 @@ def test_a_stranger_is_read_to_the_end(models):
 
 def test_the_order_is_drawn_from_the_seed(models):
     result = [settled(models, "base", "other", statistics=["phi_u"], seed=seed) for seed in (0, 0, 1, 2, 3)]
-    orders = [tuple(item.records[0].outcome.detail["until_settled"]["read"]) for item in result]
+    orders = [tuple(item.records[0].outcome.detail.until_settled["read"]) for item in result]
     assert orders[0] == orders[1]
     assert len(set(orders)) > 1
 
@@ -84,12 +84,10 @@ def test_a_block_that_both_models_repeat_counts_once(new_model, tmp_path):
         model.save_pretrained(tmp_path / str(seed))
         sources[seed] = str(tmp_path / str(seed))
     outcome = settled(sources, 1, 2, statistics=["phi_u"]).records[0].outcome
-    (first, *_) = (
-        block.log10_p for block in outcome.blocks if block.block == outcome.detail["until_settled"]["read"][0]
-    )
+    (first, *_) = (block.log10_p for block in outcome.blocks if block.block == outcome.detail.until_settled["read"][0])
     assert len(outcome.blocks) == 8
-    assert outcome.detail["until_settled"]["log10_e"] == evalues.log10_e(first)
-    assert len(set(outcome.detail["together"])) == 1
+    assert outcome.detail.until_settled["log10_e"] == evalues.log10_e(first)
+    assert len(set(outcome.detail.together)) == 1
 
 
 def test_the_command(run, models):

@@ -86,6 +86,15 @@ def test_a_mean_of_models_is_no_parent(chain):
     assert not (known := path_of(chain["x"], mean, chain["c"])) or not known.shown
 
 
+@pytest.mark.parametrize("rows", [3, 5, 8, 30])
+def test_a_mean_of_an_ancestor_and_a_later_one_is_no_ancestor(chain, rows):
+    """It lies on the line between both, and has fewer steps than none of its own: one was named a parent."""
+    mean = (chain["q"] + chain["p"]) / np.float32(2)
+    known = path_of(*(table[:rows] for table in (chain["x"], mean, chain["c"])))
+    assert known.low < -descent.OWN
+    assert not known.shown
+
+
 def test_numbers_that_repeat_count_no_steps(chain):
     """A table that was read back from codes has few values, whose errors are the same wherever they come up."""
     scale = np.abs(chain["p"]).max() / 127

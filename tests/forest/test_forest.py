@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import re
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -17,7 +16,7 @@ from provlab import growing
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import estimate, families, grow, measure, merges, root, rows
-from provlab.statistics.base import withheld
+from provlab.statistics.results import withheld
 
 D = 32
 ABOUT = ("squares", "kurtosis", "gains")
@@ -293,7 +292,10 @@ def test_a_tree_takes_rows_before_distances_and_one_parent_for_each():
     assert len(estimate.spanning(3, zeros, np.array(only), far, [(0, 1)], lambda i, j: 1)) == 2
 
 
-def three(changed, distance):
+TINY = {"width": 24, "n_blocks": 2, "has": lambda role: role == "gate"}
+
+
+def three(changed, distance, squares=(1.0, 1.0, 1.0), **shape):
     """A family of three models whose pairs ab, ac and bc are so far apart."""
 
     def square(values):
@@ -307,12 +309,13 @@ def three(changed, distance):
     opened = [
         Mock(
             checkpoint=Mock(dtype=lambda name: "float32"),
-            anatomy=Mock(tied=False, architecture="LlamaForCausalLM", has=lambda role: False),
+            anatomy=Mock(tied=False, architecture="LlamaForCausalLM", **TINY | shape),
         )
     ] * 3
     ones = np.ones((1, 3))
     distances = merges.Distances([(None, "all")], square(distance).astype(float)[None] ** 2, 100 * ones, 1e-9 * ones)
-    return grow.Tree(list("abc"), opened, known, distances, [dict.fromkeys(ABOUT, 1.0)] * 3).grow()
+    about = [dict.fromkeys(ABOUT, 1.0) | {"squares": square} for square in squares]
+    return grow.Tree(list("abc"), opened, known, distances, about).grow()
 
 
 @pytest.mark.parametrize(
@@ -328,6 +331,23 @@ def test_a_family_of_three_names_its_odd_one_with_its_count(changed, distance, o
     notes = [note for note in three(changed, distance).notes if note.startswith("Odd one out")]
     words = f"Odd one out of three, an estimate: <{odd}> (right on 292 of 296 triples that have one, in 8 families of "
     assert [note[: len(words)] for note in notes] == [words] * (odd is not None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "directed"),
+    [
+        ({}, ["estimated", "estimated"]),
+        ({"width": 4096}, [None, None]),
+        ({"n_blocks": 32}, [None, None]),
+        ({"has": lambda role: False}, [None, None]),  # a BERT
+    ],
+)
+def test_counts_of_tiny_models_are_quoted_of_no_others(shape, directed):
+    """The three public BERTs of one package had a count of tiny Llamas beside their odd one."""
+    family = three((9, 3, 9), (2, 4, 3), squares=(1.0, 1.5, 2.3), **shape)
+    assert [edge.directed for edge in family.edges] == directed
+    text = " ".join([*family.notes, *(edge.evidence for edge in family.edges)])
+    assert ("right on" in text) == ("no population like this one" not in text) == (not shape)
 
 
 # End to end ----------------------------------------------------------------------------------------------------------
@@ -418,13 +438,13 @@ def test_the_command(run, family, tmp_path, monkeypatch):
     models = inner(family, "a", "b", "x")
     status, out, err = run("tree", *models)
     assert (status, err) == (0, "")
-    lines = out.splitlines()
-    assert lines[0].startswith("3 models: 1 family of related models, 1 alone (phi_u, exact: family-wise error")
-    assert re.fullmatch(
-        r"a -> b +later; parent may not be given +families, direction rows +240 of 300 rows kept; clock: 1\.00% .*",
-        lines[4],
-    )
-    assert "Two models alone never show descent" in out
+    assert out.splitlines()[0] == "3 models: 1 family of related models, 1 alone."
+    assert "└── b  (later; parent may not be given)" in out
+    monkeypatch.setenv("COLUMNS", "300")  # a narrower table folds its cells
+    whole = " ".join(run("tree", *models, "-v")[1].split())
+    assert "1 alone (phi_u, exact: family-wise error" in whole
+    assert "240 of 300 rows kept; clock: 1.00%" in whole
+    assert "Two models alone never show descent" in whole
     label = '"later; parent may not be given (families, direction rows)"'
     assert f"-->|{label}|" in run("tree", *models, "--mermaid")[1]
     assert f"arrowhead=normal, label={label}" in run("tree", *models, "--dot")[1]

@@ -139,6 +139,17 @@ def test_a_merge_is_not_earlier_than_both_parents():
     assert not merges.find(distances(models, torch.float32), earlier)
 
 
+@pytest.mark.parametrize(("name", "inputs"), [("slerp", (A, B)), ("subtraction", (BASE, A, B))])
+def test_slerp_and_subtraction_make_untrained_rows_longer_than_those_of_all_parents(name, inputs):
+    """So the clock calls such a merge the earliest, and slerp of two tunes was passed over for it."""
+    n = len(inputs)
+    earlier = np.zeros((n + 1, n + 1), dtype=bool)
+    earlier[n, :n] = True
+    means = merges.find(distances([*inputs, MADE[name][0]], torch.float32), earlier)
+    assert set(means) == {n}
+    assert set(means[n].parents) == set(range(n))
+
+
 # Number by number ----------------------------------------------------------------------------------------------------
 
 

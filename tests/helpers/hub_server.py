@@ -51,6 +51,8 @@ class HubServer:
         self.broken = False
         #: given a request and its path, answers it in its own way, or returns False
         self.trouble: Callable[[BaseHTTPRequestHandler, str], bool] | None = None
+        #: whether pages of other origins may read, as on the hub; and whether they see how long a file is
+        self.cors, self.shows_length = True, True
         self.n_bytes_sent = 0
         self._connections: list[socket.socket] = []
         hub = self
@@ -67,6 +69,9 @@ class HubServer:
 
             def do_HEAD(self):
                 hub._answer(self, body=False)
+
+            def do_OPTIONS(self):
+                hub.send(self, 200, b"", {"Access-Control-Allow-Headers": "Range"})
 
             def log_message(self, *args):
                 pass
@@ -161,7 +166,7 @@ class HubServer:
         if span and not repo.ignores_range:
             first, _, last = span.removeprefix("bytes=").partition("-")
             status = 206
-            headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
+            headers["Content-Range"] = f"bytes {first}-{min(int(last), len(content) - 1)}/{len(content)}"
             content = content[int(first) : int(last) + 1]
         self.send(request, status, content, headers, body=body)
 
@@ -170,6 +175,10 @@ class HubServer:
 
     def send(self, request, status, content, headers, *, body=True):
         request.send_response(status)
+        if self.cors:
+            headers = {**headers, "Access-Control-Allow-Origin": "*"}
+            if self.shows_length:
+                headers["Access-Control-Expose-Headers"] = "Accept-Ranges, Content-Range, X-Repo-Commit"
         for key, value in {**headers, "Content-Length": str(len(content))}.items():
             request.send_header(key, value)
         request.end_headers()

@@ -3,10 +3,11 @@
 import inspect
 from pathlib import Path
 
-from provlab.engine.ledger import PairRecord
 from provlab.engine.store import Store
+from provlab.engine.table import PairRecord
 from provlab.report.comparison import Comparison
-from provlab.statistics.base import Options, Outcome
+from provlab.statistics.base import Options
+from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import Evidence, Verdict
 
@@ -16,7 +17,7 @@ def record(statistic, value, pair=("/a", "/b"), **detail):
     if isinstance(value, str):
         return PairRecord(*pair, statistic, None, value)
     floor = -2.0 if statistic == "phi_l2" else -300.0
-    return PairRecord(*pair, statistic, Outcome(0.5, value, (), floor, detail))
+    return PairRecord(*pair, statistic, Outcome(0.5, value, (), floor, Detail(**detail)))
 
 
 def comparison(log10_p, *, about=None, withheld=None, **family):

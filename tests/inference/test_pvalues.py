@@ -26,6 +26,7 @@ from provlab.inference.pvalues import (
     log10_p_normal,
     log10_p_spearman,
     log10_p_t,
+    log10_signs,
     p_signs,
     p_student,
     spearman,
@@ -346,3 +347,6 @@ def test_tails_of_the_normal_law_students_and_signs_are_those_of_scipy():
     for losses, gains in itertools.product(range(8), repeat=2):
         exact = stats.binomtest(losses, losses + gains).pvalue if losses + gains else 1.0
         assert p_signs(losses, gains) == pytest.approx(exact)
+        assert log10_signs(losses, gains) == pytest.approx(math.log10(exact))
+    assert p_signs(0, 2000) == 0  # so that it is never shown
+    assert log10_signs(0, 2000) == pytest.approx(-1999 * math.log10(2))

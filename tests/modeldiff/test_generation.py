@@ -99,6 +99,11 @@ def test_refusals(model, settings, message):
         generate(nll.sequence_nll(model), **{"n": 10, "length": LENGTH, **settings})
 
 
+def test_a_prompt_that_fills_the_context_is_said_to(model):
+    with pytest.raises(InputError, match="what stands before an input has 8 tokens and fills the context"):
+        generate(nll.sequence_nll(model, start=[1] * 8), n=10, length=LENGTH)
+
+
 def test_a_large_vocabulary_is_written_in_smaller_batches(model, monkeypatch):
     """Which changes the random numbers, not the law; no more logits are held than fit."""
     batches = []

@@ -48,6 +48,12 @@ def test_each_form_of_a_line_is_read(row, item):
         MANY | {"target": 9},
         {"arguments": [["a", " b"], ["c", " d"]], "target": 0},
         {"arguments": [], "target": 0},
+        {"prompt": None, "answer": "a"},
+        {"prompt": "a", "answer": None},
+        {"prompt": "a", "answer": "b", "choices": []},
+        {"prompt": "a", "answer": ""},
+        {"prompt": "a", "answer": " ", "choices": [" ", "b"]},
+        {"prompt": "a", "answer": "b", "choices": ["b", None]},
     ],
 )
 def test_what_is_no_item_is_refused_in_one_line(row):
@@ -61,6 +67,20 @@ def test_what_is_no_item_is_refused_in_one_line(row):
 def test_lines_that_are_no_json_are_refused(text, message):
     with pytest.raises(InputError, match=message):
         items.lines(text)
+
+
+def test_lines_end_where_json_lines_end():
+    """A string may hold U+2028 and its like as they are; a mark of byte order and carriage returns are no fault."""
+    text = '\ufeff{"prompt": "a\u2028b\x85c", "answer": "d"}\r\n\r\n{"prompt": "e", "answer": "f"}\r\n'
+    assert [row["prompt"] for row in items.lines(text)] == ["a\u2028b\x85c", "e"]
+
+
+def test_a_question_counts_once_and_names_are_told_apart():
+    """lm-eval writes a question once for each filter; two tasks in one file share their numbers."""
+    rows = [Item("1", "a", (" b",)), Item("2", "c", (" d",)), Item("1", "a", (" b",)), Item("1", "e", (" f",))]
+    kept, repeated = items.distinct(rows)
+    assert [(item.name, item.context) for item in kept] == [("1 (1)", "a"), ("2", "c"), ("1 (2)", "e")]
+    assert repeated == 1
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["behind a start token", "bare"])
@@ -115,6 +135,32 @@ def test_mcnemar_by_hand_and_its_size():
     assert paired(8, 0, 50).p < 0.01 < unpaired[0]
 
 
+def test_intervals_of_few_or_equal_items():
+    """No interval of a mean over a handful; no change in n items may still be a change of 3 / n or so."""
+    value, low, high = paired(0, 0, 60).more_right()
+    assert (value, -low, high) == pytest.approx((0, 1.96 / 62, 1.96 / 62), abs=1e-3)
+    assert paired(1, 0, 0).more_right()[:2] == [-1, -1]
+    assert np.isinf(paired(1, 1, 12).costs()[1:]).all()
+    assert np.isfinite(paired(1, 1, 13).costs()).all()
+
+
+def test_intervals_of_the_difference_hold_it():
+    """2% of 50 items turn wrong: a third of all sets show no change, and resamples would be certain of it."""
+    rng = np.random.default_rng(1)
+    counts = rng.multinomial(50, [0.02, 0, 0.98], 500)
+    held = [low <= -0.02 <= high for _, low, high in (paired(*row).more_right() for row in counts)]
+    assert np.mean(held) > 0.93
+    resampled = [rng.multinomial(50, row / 50, 400) @ [-0.02, 0.02, 0] for row in counts]  # planted
+    plain = [np.quantile(values, 0.025) <= -0.02 <= np.quantile(values, 0.975) for values in resampled]
+    assert np.mean(plain) < 0.7
+
+
+def test_equal_answers_are_both_right_and_repeats_are_left_out(opened):
+    row = {"prompt": "the model", "choices": ["reads", "reads"], "answer": 1}
+    answered = items.answered(*opened, [row, row], seed=0)
+    assert ([item.right for item in answered.items], answered.repeated) == ([(True, True)], 1)
+
+
 def test_a_long_context_keeps_its_end(opened):
     row = {"prompt": "the model reads a page of text and " * 40, "answer": "says"}
     (item,) = items.answered(*opened, [row], seed=0).items
@@ -126,7 +172,13 @@ def test_a_long_context_keeps_its_end(opened):
 def test_the_command_says_which_answers_changed(run, models, tmp_path, monkeypatch):
     monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
     page, target = tmp_path / "samples.jsonl", tmp_path / "x.json"
-    page.write_text("\n".join(json.dumps(MANY | {"doc_id": k, "target": k % 2}) for k in range(6)))
+    ends = [" reads", " says"]
+    rows = [
+        {"doc_id": k, "arguments": [[context, end] for end in ends], "target": k}
+        for context in ("the model", "a page", "of text")
+        for k in range(2)
+    ]
+    page.write_text("\n".join(map(json.dumps, rows)))
     few = ["--text", page, "--length", 8, "--sequences", 100, "--json", target]
     status, out, error = run("diff", models["base"], models["stranger"], *few)
     assert (status, error) == (0, "")

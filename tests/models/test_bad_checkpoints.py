@@ -240,7 +240,10 @@ GIVEN = {
         ["but consolidated.00.pth: ", "often named -hf"],
     ),
     "TensorFlow": (_alone(config__json=b"{}", tf_model__h5=b"x"), ["but tf_model.h5: TensorFlow"]),
-    "another name": (_alone(config__json=b"{}", other__safetensors=b"x"), ["has other.safetensors but no model.saf"]),
+    "another name": (
+        _alone(config__json=b"{}", other__safetensors=b"x"),
+        ["has no model.safetensors", "give the path of one: ", "other.safetensors"],
+    ),
     "a pointer": (_write(WEIGHTS, b"version https://git-lfs.github.com/spec/v1"), ["Git LFS", ": run git lfs pull"]),
     "a page": (_write(WEIGHTS, b"<!DOCTYPE html>"), ["it is a web page, ", ": download it again"]),
     "a page in place of the config": (

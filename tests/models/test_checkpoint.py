@@ -17,7 +17,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from provlab import compare
-from provlab.engine import tasks
+from provlab.engine import jobs
 from provlab.engine.reference import Reference
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
@@ -351,4 +351,4 @@ def test_of_some_units_no_large_file_is_hashed_and_the_verdict_says_so(models, t
     assert whole.models[0]["digest"] == Checkpoint.open(base).digest
     reference = Reference(str(base), some.models[1]["digest"], in_part=True)
     with pytest.raises(CheckpointError, match="holds other weights"):  # of a worker, which opens it likewise
-        tasks._opened(reference)
+        jobs._opened(reference)

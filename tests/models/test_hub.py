@@ -340,7 +340,7 @@ def test_of_some_units_their_rows_alone_are_fetched(serve, models, large):
     whole = Checkpoint.open(models["base"])
     start = whole._weights.info("model.layers.1.mlp.up_proj.weight").start
     assert [place for place in requested(server) if place[0] >= start] == [(start, 10 * 24 * 4)]
-    assert comparison.records[0].outcome.blocks[0].detail["n"] == 10
+    assert comparison.records[0].outcome.blocks[0].detail.n == 10
     run = plan(sketch.models, ["phi_h"], options, blocks=[1])
     assert run.to_fetch(sketch)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size
 

@@ -214,6 +214,9 @@ NAMES = {
     "checkpointed and sharded": lambda name: _inside("_fsdp_wrapped_module", "model.", "layers.0.")(
         _inside("_checkpoint_wrapped_module", "layers.0.", "layers.1.")(name)
     ),
+    "in parallel in blocks": _inside("module", "layers.0.", "layers.1."),
+    "an adapter's base": lambda name: name.replace("up_proj.", "up_proj.base_layer."),
+    "an adapter's base, compiled": lambda name: "_orig_mod." + name.replace("up_proj.", "up_proj.base_layer."),
     "language_model": _before("language_model."),
     "language_model in place of model": lambda n: (
         "language_model." + n.removeprefix("model.") if n.startswith("model.") else n
@@ -247,6 +250,38 @@ def test_two_tensors_of_one_name_are_refused(llama):
     tiny_models.rewrite(llama, lambda t: t.update({UP.replace("mlp", "_orig_mod.mlp"): t[UP] + 1}))
     with pytest.raises(CheckpointError, match=r"are both model.layers.0.mlp.up_proj.weight, without what wrapped them"):
         Checkpoint.open(llama).array(UP)
+
+
+@pytest.mark.parametrize("places", [("student.", "teacher."), ("", "ref_model."), ("module.", "ema.")])
+def test_two_models_in_one_file_are_refused(llama, places):
+    """As a distillation, a trainer of preferences or a running mean may save them."""
+    others = tiny_models.build("llama", seed=5).state_dict()
+    tensors = [load_file(llama / WEIGHTS), others]
+    both = {place + name: value for place, some in zip(places, tensors, strict=True) for name, value in some.items()}
+    save_file(both, llama / WEIGHTS, {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"two models of one class, in .*\* and .*\*; save one of them alone"):
+        Checkpoint.open(llama).array(UP)
+
+
+@pytest.mark.parametrize("within", ["up_proj.base_layer.", "up_proj."])
+def test_an_adapter_that_was_not_merged_is_not_left_out(llama, within):
+    """As a trainer saves the whole of a model with its adapter, by a new and by an old peft."""
+    tensors = load_file(llama / WEIGHTS)
+    renamed = {name.replace("up_proj.", within): value for name, value in tensors.items()}
+    renamed[UP.replace("weight", "lora_A.default.weight")] = torch.ones(2, 24)
+    renamed[UP.replace("weight", "lora_B.default.weight")] = torch.ones(40, 2)
+    save_file(renamed, llama / WEIGHTS, {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"lora_A.default.weight is of an adapter that was not merged"):
+        Checkpoint.open(llama).array(UP)
+
+
+def test_a_file_of_another_name_is_read_by_its_path(llama):
+    (llama / WEIGHTS).rename(llama / "mine.safetensors")
+    with pytest.raises(
+        CheckpointError, match=r"has no model.safetensors, but mine.safetensors; give the path"
+    ) as refused:
+        Checkpoint.open(llama)
+    assert UP in Checkpoint.open(str(refused.value).rpartition("give the path of one: ")[2]).tensor_names
 
 
 # Heads that are not there, and parts of a model that are no wrapper
@@ -427,4 +462,4 @@ def test_units_that_agree_are_counted_by_rank_where_zeros_move_places(models, ne
     folder = save_model(wider, tmp_path / "padded")
     result = compare(models["base"], folder, statistics=["phi_u"], progress=False)
     assert result.records[0].outcome.value == 1
-    assert [block.detail["agree"] for block in result.records[0].outcome.blocks] == [width] * 3
+    assert [block.detail.agree for block in result.records[0].outcome.blocks] == [width] * 3

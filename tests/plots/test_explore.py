@@ -13,8 +13,6 @@ from matplotlib.colors import to_rgb
 from provlab import plots
 from provlab.plots import explore, style
 from provlab.plots.modeldiff import densities
-from provlab_study.attack_lab import figures as attack_lab
-from provlab_study.attack_lab.measure import Cell
 from provlab_study.llama_tree.figures import lineage_tree
 from provlab_study.matching_and_pvalues.figures import partners
 
@@ -74,19 +72,6 @@ def test_densities_say_every_model_of_a_bin():
         "NLL 1.00: oak 10^3.0 (10^2.5 to 10^3.5); elm at least the 10 that were drawn",
         "NLL 2.00: oak 10^9.0 (10^8.5 to 10^9.5); elm 10^8.0 (10^8.5 to 10^9.5)",
     ]
-
-
-def test_a_cell_of_the_attack_table_says_what_it_counts():
-    cells = [Cell("merge", "phi_u", 6, 7, 1, 7, 0), Cell("merge", "phi_h", 0, 0, 0, 7, 7)]
-    costs = pd.DataFrame({"growth": [1.0], "loss": [0.25]}, index=["merge"])
-    pixels, spots = drawn(attack_lab.lab(cells, {"merge": "lossy"}, costs), at=0.1)
-    assert [text for text, _ in spots] == [
-        "merge, φ_U: 6 of 7 descendants caught; 1 of 7 strangers accused; the attack: 1.00 times the parameters, "
-        "+0.250 nats a token",
-        "merge, φ_H: the statistic refuses; 0 of 7 strangers accused; the attack: 1.00 times the parameters, "
-        "+0.250 nats a token",
-    ]
-    assert pixels[spots[0][1][0]] == pytest.approx(np.asarray(to_rgb("#f8dcc8")), abs=0.05)
 
 
 def test_print_takes_the_still_picture():

@@ -11,7 +11,6 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from provlab.plots import modeldiff, style
-from provlab_study.attack_lab import figures as attack_lab
 
 SIGHT = {
     "three cones": np.eye(3),
@@ -46,7 +45,7 @@ def closest(colors, sight):
         (style.FAMILY_COLORS, 15),
         (style.SERIES, 15),
         (modeldiff.MODELS, 15),
-        ([face for face, _ in attack_lab._FACES.values()], 10),
+        (("#f8dcc8", "#0b5c91", "white"), 10),  # cells of the attack lab's table, in provlab.css
     ],
 )
 def test_colours_that_stand_together_are_told_apart_by_every_eye(colors, apart, sight):
@@ -64,5 +63,3 @@ def test_what_grey_print_confuses_is_marked():
     assert closest((style.DEPENDENT, style.INDEPENDENT), "grey") > 5
     assert len(set(style.MARKERS)) >= len(style.FAMILY_COLORS)
     assert len(set(style.LINES)) >= len(style.DIRECTIONS)
-    hatches = [hatch for face, hatch in attack_lab._FACES.values() if face != "white"]
-    assert len(set(hatches)) == len(hatches)

@@ -6,13 +6,14 @@ import pytest
 from planted import record
 
 import provlab
-from provlab.engine.ledger import PairRecord
 from provlab.engine.lineage import Lineage
+from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.report.comparison import Comparison
 from provlab.report.family import Family
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import BlockResult, Options, Outcome
+from provlab.statistics.base import Options
+from provlab.statistics.results import BlockResult, Detail, Outcome
 
 NAN = float("nan")
 
@@ -131,8 +132,8 @@ def test_a_primary_statistic_that_did_not_run_decides_nothing():
 def test_the_share_of_units_that_agree_stands_beside_the_p_value():
     """Over all blocks: (30 + 40) / (40 + 60)."""
     counts = [(30, 40), (40, 60)]
-    blocks = tuple(BlockResult(i, 1.0, -9.0, {"agree": k, "n": n, "floor": -50.0}) for i, (k, n) in enumerate(counts))
-    outcome = Outcome(1.0, -9.0, blocks, -99.0, {"paper_log10_p": -9.5})
+    blocks = tuple(BlockResult(i, 1.0, -9.0, Detail(agree=k, n=n, floor=-50.0)) for i, (k, n) in enumerate(counts))
+    outcome = Outcome(1.0, -9.0, blocks, -99.0, Detail(paper_log10_p=-9.5))
     record = PairRecord("/a", "/b", "phi_u", outcome)
     item = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options())
     sources = ("/a", "/b")

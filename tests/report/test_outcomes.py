@@ -21,10 +21,11 @@ from provlab.report.family import Family
 from provlab.report.outcome import ALIKE, OUTCOMES, REJECTIONS, ROUNDINGS
 from provlab.report.study_report import StudyReport
 from provlab.report.verdict import _smallest_share
-from provlab.statistics.base import CALIBRATED, BlockResult, Features, Options, Outcome, Statistic
+from provlab.statistics.base import CALIBRATED, Features, Options, Statistic
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
 from provlab.statistics.phi_u import PhiU, correlation_with_identity
+from provlab.statistics.results import BlockResult, Detail, Outcome
 
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}
 
@@ -124,10 +125,10 @@ def test_outputs_as_those_of_kin_acquit_nobody(value, outcome):
 def blocks_of(name, log10_p, details):
     """A record whose blocks have these details."""
     blocks = tuple(BlockResult(i, 0.1, log10_p, detail) for i, detail in enumerate(details))
-    return replace(record(name, log10_p), outcome=Outcome(0.1, log10_p, blocks, -300.0, {}))
+    return replace(record(name, log10_p), outcome=Outcome(0.1, log10_p, blocks, -300.0))
 
 
-@pytest.mark.parametrize("details", [[{"floor": -300.0, "power": 0.0}], [{"floor": 0.0, "power": -0.5}] * 2])
+@pytest.mark.parametrize("details", [[Detail(floor=-300.0, power=0.0)], [Detail(floor=0.0, power=-0.5)] * 2])
 def test_a_test_that_could_not_have_rejected_acquits_nobody(details):
     """Its floor was as far down as ever, and nothing that stayed could have taken it there."""
     silenced = blocks_of("phi_match_unsigned", -0.1, details)
@@ -135,7 +136,7 @@ def test_a_test_that_could_not_have_rejected_acquits_nobody(details):
     assert result.outcome == "could not be tested"
     assert "Asked for, and could not have rejected: phi_match_unsigned." in result.verdict()
     assert "phi_match_unsigned cannot reject here: its smallest p is" in result.verdict()
-    able = blocks_of("phi_match_unsigned", -0.1, [{"floor": -300.0, "power": -100.0}])
+    able = blocks_of("phi_match_unsigned", -0.1, [Detail(floor=-300.0, power=-100.0)])
     assert replace(result, records=(record("phi_u", -0.3), able)).outcome == "not rejected"
 
 
@@ -319,7 +320,7 @@ class PhiDown(Statistic):
     def compare_block(self, a, b, block, options):
         partners = match(a.unit, b.unit).indices
         result = pvalues.spearman(partners)
-        return BlockResult(block, result.rho, result.log10_p, {"floor": pvalues.log10_floor(len(partners))})
+        return BlockResult(block, result.rho, result.log10_p, Detail(floor=pvalues.log10_floor(len(partners))))
 
 
 class PhiDownChecked(PhiDown):
@@ -367,7 +368,7 @@ def test_with_the_check_sorted_strangers_get_no_p_value(own, sorted_pair, compar
     own(PhiDownChecked)
     outcome = compare(*sorted_pair, "phi_down_checked", "phi_u").records[0].outcome
     assert outcome.log10_p is None
-    assert "both models were sorted after training" in outcome.detail["withheld"]
+    assert "both models were sorted after training" in outcome.detail.withheld
 
 
 def test_what_nobody_calibrated_decides_nothing(own, models, compare):

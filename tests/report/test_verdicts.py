@@ -17,7 +17,7 @@ from planted import record as planted_record
 
 import provlab
 from provlab import statistics
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import CheckpointError
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match
@@ -25,8 +25,8 @@ from provlab.models import local
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import flaws
-from provlab.statistics.base import BlockResult, Outcome
 from provlab.statistics.order import why_withheld
+from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab_study.attack_lab.rows import Row
 
 SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
@@ -206,7 +206,7 @@ PLANTED = {
     ),
     "no p-value at all": (
         {"phi_jsd": None, "phi_match": "no gate"}, {}, "could not be tested",
-        ["Independence could not be tested: no statistic gave a p-value. Descriptive, and no test: phi_jsd 0.5."], [],
+        ["could not be tested: no statistic gave a p-value. Not asked", "Descriptive, and no test: phi_jsd 0.5."], [],
     ),
     "identical": ({"phi_u": -9.0}, {"digest": "x"}, "identical", ["are the same, byte for byte"], []),
 }  # fmt: skip
@@ -259,7 +259,7 @@ def test_an_inverse_e_value_is_no_probability():
 
 
 def test_blocks_that_were_not_read_are_counted():
-    blocks = tuple(BlockResult(i, 0.1, -0.2, {"floor": -60.0}) for i in (0, 2))
+    blocks = tuple(BlockResult(i, 0.1, -0.2, Detail(floor=-60.0)) for i in (0, 2))
     record = PairRecord("/a", "/b", "phi_u", Outcome(0.1, -0.2, blocks, -60.0))
     result = comparison({}, about={"blocks": 12})
     assert "Blocks read: 0, 2, which is 2 of 12." in replace(result, records=(record,)).verdict()
@@ -267,10 +267,10 @@ def test_blocks_that_were_not_read_are_counted():
 
 
 def test_the_share_of_the_output_that_agreeing_units_write_is_named():
-    detail = {"floor": -60.0, "written": [0.97, 0.93]}
+    detail = Detail(floor=-60.0, written=[0.97, 0.93])
     blocks = (
         BlockResult(0, 0.9, -50.0, detail),
-        BlockResult(1, 0.1, 0.0, {"floor": 0.0, "withheld": "gates are tied"}),
+        BlockResult(1, 0.1, 0.0, Detail(floor=0.0, withheld="gates are tied")),
     )
     record = PairRecord("/a", "/b", "phi_match", Outcome(0.5, -40.0, blocks, -60.0))
     message = replace(comparison({}), records=(record,)).verdict()
@@ -306,7 +306,7 @@ def test_advice_is_for_models_that_a_statistic_takes(verdict, new_model, gpt2, s
     for name, (pair, gated, with_experts) in kinds.items():
         records = verdict(*pair, "phi_u", *by_units)[0].records
         fitting = [record.statistic for record in records if record.outcome and record.statistic != "phi_u"]
-        assert flaws.applicable(by_units, gated=gated, experts=with_experts) == fitting, name
+        assert flaws.applicable(by_units, gated=gated, experts=with_experts, wide=False, deep=False) == fitting, name
 
 
 def test_disguises_cover_every_test_and_no_more_than_needed():
@@ -383,7 +383,7 @@ def test_a_rare_draw(verdict, models):
     outcome = next(record.outcome for record in result.records if record.statistic == "phi_match")
     as_they_stand = pvalues.fisher([pvalues.spearman(*block.matching).log10_p for block in outcome.blocks])
     assert as_they_stand < -2.5 < outcome.log10_p
-    assert max(block.detail["agree"] for block in outcome.blocks) <= 1
+    assert max(block.detail.agree for block in outcome.blocks) <= 1
     rng = np.random.default_rng(0)
     drawn = np.empty((2000, len(outcome.blocks)))
     for row in drawn:

@@ -106,8 +106,8 @@ def agree(outcome, matchings):
     blocks, fisher = reference_outcome(matchings)
     for ours, reference in zip(outcome.blocks, blocks, strict=True):
         assert ours.value == pytest.approx(reference.statistic, rel=1e-12, abs=1e-12)
-        assert ours.detail["paper_log10_p"] == pytest.approx(math.log10(reference.pvalue), rel=RELATIVE, abs=1e-12)
-    assert outcome.detail["paper_log10_p"] == pytest.approx(math.log10(fisher), rel=RELATIVE, abs=1e-12)
+        assert ours.detail.paper_log10_p == pytest.approx(math.log10(reference.pvalue), rel=RELATIVE, abs=1e-12)
+    assert outcome.detail.paper_log10_p == pytest.approx(math.log10(fisher), rel=RELATIVE, abs=1e-12)
     assert outcome.value == pytest.approx(np.mean([block.statistic for block in blocks]), rel=1e-12, abs=1e-12)
 
 

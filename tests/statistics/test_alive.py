@@ -43,7 +43,7 @@ def test_a_zero_unit_takes_no_statistic_away(models, text, attacked):
         for name in BY_MATCH:
             if name != "median_max":
                 assert after[name].log10_p < -50
-                assert [block.detail["dropped"] for block in after[name].blocks] == [dropped] * 3
+                assert [block.detail.dropped for block in after[name].blocks] == [dropped] * 3
         assert abs(after["median_max"].value) < 0.01
         assert f"were left out: {3 * dropped[0]} of " in result.verdict()
         assert "phi_u, phi_h, phi_match, phi_match_unsigned, phi_views." in result.verdict()
@@ -55,9 +55,9 @@ def test_other_units_off_on_either_side(models, text, attacked):
     a, b = attacked(models["base"], off(0, 1, 2, 3, 4)), attacked(models["base"], off(0, 40, 41, 42, 43, 44, 45))
     for outcome in outcomes(a, b, text, BY_MATCH[:4])[1].values():
         for block in outcome.blocks:
-            assert block.detail["dropped"] == [5, 7]
-            assert block.detail["n"] == 41
-            assert block.detail["agree"] >= 30
+            assert block.detail.dropped == [5, 7]
+            assert block.detail.n == 41
+            assert block.detail.agree >= 30
             assert block.matching.max() == 47
 
 
@@ -81,7 +81,7 @@ def test_units_that_change_no_output_hide_nothing_and_make_no_kin(models, text, 
     for name in ("phi_u", "phi_h", "phi_match", "phi_views"):
         copies = any("duplicates" in change.__qualname__ for change in changes)
         assert after[name].log10_p < (0 if copies and name in ("phi_u", "phi_h") else -10), name
-        assert [block.detail["n"] for block in after[name].blocks] == [48] * 3
+        assert [block.detail.n for block in after[name].blocks] == [48] * 3
     assert "or parts of one unit beside the first, were left out: 0 of " in result.verdict()
     for outcome in outcomes(models["base"], stranger, text, BY_MATCH[:5])[1].values():
         assert outcome.log10_p > -3
@@ -98,7 +98,7 @@ def test_what_phi_u_reads_of_models_of_unequal_width_is_planned(models, attacked
 
 def test_nothing_dropped_is_said_of_honest_pairs(models, text):
     result, after = outcomes(models["base"], models["tuned"], text)
-    assert all("dropped" not in block.detail for outcome in after.values() for block in outcome.blocks)
+    assert all(block.detail.dropped is None for outcome in after.values() for block in outcome.blocks)
     assert "left out" not in result.verdict()
 
 

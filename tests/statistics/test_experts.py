@@ -98,19 +98,19 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     order = rng.permutation(6)
     copy = weights[order] + 0.5 * rng.normal(size=weights.shape)
     result = best(experts(weights), experts(copy), 3, 0)
-    assert (result.block, result.detail["experts"], result.detail["n"]) == (3, 6, 240)
-    assert result.log10_p == pytest.approx(result.detail["floor"])
-    assert result.detail["agree"] > 230
-    first, second = result.detail["pair"]
+    assert (result.block, result.detail.experts, result.detail.n) == (3, 6, 240)
+    assert result.log10_p == pytest.approx(result.detail.floor)
+    assert result.detail.agree > 230
+    first, second = result.detail.pair
     assert order[int(second)] == int(first)
     turned = best(experts(copy), experts(weights), 3, 0)
-    assert order[int(turned.detail["pair"][0])] == int(turned.detail["pair"][1])
+    assert order[int(turned.detail.pair[0])] == int(turned.detail.pair[1])
     grown = weights[0] + 0.5 * rng.normal(size=(6, 40, 24))
     item = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
-    assert item.detail["experts"] == 6  # a single MLP meets each
-    assert item.log10_p == item.detail["floor"] < -40
+    assert item.detail.experts == 6  # a single MLP meets each
+    assert item.log10_p == item.detail.floor < -40
     cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
-    assert cut.detail["n"] == 40
+    assert cut.detail.n == 40
     assert cut.log10_p < -17
 
 
@@ -142,7 +142,7 @@ def test_experts_without_rows_are_left_out():
     rng = np.random.default_rng(2)
     weights = rng.normal(size=(3, UNITS, WIDTH))
     some = {name: rows for name, rows in experts(weights).items() if name != "1"}
-    assert best(some, experts(weights), 0, 0).detail["experts"] == 2
+    assert best(some, experts(weights), 0, 0).detail.experts == 2
     with pytest.raises(ValueError, match="no expert of the block"):
         best({}, experts(weights), 4, 0)
 
@@ -184,17 +184,17 @@ def test_experts_that_are_permuted_copies_are_found_in_any_order(tmp_path, text)
     for name in names[:2]:
         copy, *others = (outcomes[name, *pair] for pair in combinations(sources, 2))
         assert copy.log10_p < -60
-        assert copy.blocks[0].detail["experts"] == 2  # of two equal ones the nearest, and both as one MLP
+        assert copy.blocks[0].detail.experts == 2  # of two equal ones the nearest, and both as one MLP
         # of the dense model all, which its units write one by one, or a little more, as some of them cancel; the
         # router's weights of two equal experts are one half each, or any that add up to 1
-        assert 0.3 < min(copy.blocks[0].detail["written"]) <= max(copy.blocks[0].detail["written"]) < 1.1
+        assert 0.3 < min(copy.blocks[0].detail.written) <= max(copy.blocks[0].detail.written) < 1.1
         assert all(other.log10_p > -2 for other in others)
-        assert others[1].blocks[0].detail["experts"] == 3
+        assert others[1].blocks[0].detail.experts == 3
     assert outcomes["phi_u", sources[0], sources[1]].log10_p > -3  # which reads the order
     itself = shutil.copytree(sources[1], tmp_path / "again")
     (record,) = run_pairs(open_models([sources[1], str(itself)]), names[:1], options, progress=False, memory="8GB")
     assert record.outcome.log10_p < -60
-    assert record.outcome.blocks[0].detail["n"] in (48, 2 * 48)  # equal units of two experts are one in the whole
+    assert record.outcome.blocks[0].detail.n in (48, 2 * 48)  # equal units of two experts are one in the whole
 
 
 def mixtral(seed, units=48, n_experts=2):
@@ -229,12 +229,12 @@ def test_a_block_of_experts_without_units_is_left_out(side, tmp_path, text):
     names = ["phi_u", "phi_match", "phi_anchor"]
     for record in run_pairs(open_models(sources), names, options, progress=False):
         first, second = record.outcome.blocks
-        assert "block 0 is left out" in first.detail["withheld"], record.statistic
-        assert first.log10_p == first.detail["floor"] == 0
+        assert "block 0 is left out" in first.detail.withheld, record.statistic
+        assert first.log10_p == first.detail.floor == 0
         assert second.log10_p < -20
         assert record.outcome.log10_p == get(record.statistic).aggregate([second]).log10_p
         if record.statistic != "phi_u":
-            assert ("the first has" in first.detail["withheld"]) == (side == 1)
+            assert ("the first has" in first.detail.withheld) == (side == 1)
 
 
 @pytest.mark.parametrize("kind", ["faint units", "faint expert"])
@@ -264,7 +264,7 @@ def test_experts_that_imitate_and_write_next_to_nothing_make_nobody_related(kind
         return run_pairs(open_models(sources), ["phi_match"], options, progress=False)[0].outcome
 
     assert outcome().log10_p > -3
-    assert max(block.detail["written"][1] for block in outcome().blocks) < 0.05
+    assert max(block.detail.written[1] for block in outcome().blocks) < 0.05
     monkeypatch.setattr(PhiMatch, "WRITTEN", -np.inf)
     assert outcome().log10_p < -30
 
@@ -408,7 +408,7 @@ def test_an_mlp_cut_into_experts_is_found_and_no_other_model(kind, tmp_path, tex
     for record in run_pairs(open_models(sources), names, options, progress=False):
         if record.b == sources[1]:
             assert record.outcome.log10_p < -30, record
-            assert min(record.outcome.blocks[0].detail["written"]) > 0.4
+            assert min(record.outcome.blocks[0].detail.written) > 0.4
         else:
             assert record.outcome.log10_p > -3, record
 

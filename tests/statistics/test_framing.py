@@ -52,7 +52,7 @@ def test_no_copy_of_a_unit_accuses(models, framed, text, kind):
     for outcome in outcomes(models["base"], framed(kind), text).values():
         assert outcome.log10_p is None or outcome.log10_p > -2
         if outcome.log10_p is None:
-            assert "write less than 5% of the output" in outcome.detail["withheld"]
+            assert "write less than 5% of the output" in outcome.detail.withheld
 
 
 def test_faint_copies_bite_where_every_agreement_counts(models, framed, text, monkeypatch):
@@ -65,7 +65,7 @@ def test_kin_carry_their_output_whatever_was_added(models, tmp_path, text, kind)
     disguise(Checkpoint.open(str(models["base"])), tmp_path / "new", seed=1, kinds=[kind])
     outcome = outcomes(models["base"], tmp_path / "new", text, ["phi_match_unsigned"])["phi_match_unsigned"]
     assert outcome.log10_p < -50
-    assert min(min(block.detail["written"]) for block in outcome.blocks) > 0.5
+    assert min(min(block.detail.written) for block in outcome.blocks) > 0.5
 
 
 def tied_pair(cosine, n_pairs, rng):
@@ -85,14 +85,14 @@ def test_tied_gates_and_ups_are_no_evidence():
     """Gate = up: every unit's two matchings are one, between independent models too. It once was at the floor."""
     rng = np.random.default_rng(0)
     (result,) = tied_pair(1.0, 1, rng)
-    assert result.detail["paper_log10_p"] < -100
-    assert (result.log10_p, result.detail["tied"]) == (0.0, [1.0, 1.0])
+    assert result.detail.paper_log10_p < -100
+    assert (result.log10_p, result.detail.tied) == (0.0, [1.0, 1.0])
     outcome = PhiMatch().aggregate([result] * 3)
     assert outcome.log10_p is None
-    assert "too much alike" in outcome.detail["withheld"]
+    assert "too much alike" in outcome.detail.withheld
     for cosine in (0.6, 0.65):  # below, sizes hold
         results = list(tied_pair(cosine, 100, rng))
-        assert not any("withheld" in result.detail for result in results)
+        assert not any(result.detail.withheld is not None for result in results)
         assert np.mean([result.log10_p <= np.log10(0.05) for result in results]) <= 0.11  # 5 of 100, 99.7%
 
 
@@ -100,3 +100,11 @@ def test_one_tied_block_silences_no_other():
     rng = np.random.default_rng(1)
     blocks = [*tied_pair(1.0, 1, rng), *tied_pair(0.0, 1, rng)]
     assert PhiMatch().aggregate(blocks).log10_p is not None
+
+
+def test_copies_dealt_out_to_experts_that_take_each_other_back_accuse_nobody(models, stranger, text, tmp_path):
+    """Each expert is loud, and all together write what the stranger wrote: nothing is changed, and it was rejected."""
+    others = [Checkpoint.open(str(models["base"]))]
+    disguise(Checkpoint.open(str(stranger)), tmp_path / "new", seed=1, kinds=["mimics", "experts=2"], others=others)
+    for outcome in outcomes(models["base"], tmp_path / "new", text).values():
+        assert outcome.log10_p is None or outcome.log10_p > -2

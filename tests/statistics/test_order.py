@@ -6,18 +6,21 @@ Independent models are drawn; what they have in common is what all trained model
 import numpy as np
 import pytest
 import torch
+from planted import record
 from scipy import stats
 
 import provlab
+from provlab.engine.pairs import _agreed
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.attacks.catalogue import Step
 from provlab.models.attacks.state import Aim, State
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get, order
-from provlab.statistics.base import BlockResult, Options, aggregated
+from provlab.statistics.base import Options, aggregated
 from provlab.statistics.order import OrderedRows, dependent, findings, groups
 from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.results import BlockResult, Detail
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -84,9 +87,9 @@ def test_two_models_sorted_by_one_rule_have_no_p_value(make):
     assert as_they_stand < -4
     assert outcome.log10_p is None
     assert outcome.floor is None
-    assert all(finding["sorted"] and "up rows" in finding["by"] for finding in outcome.detail["order"])
-    assert "both models were sorted after training" in outcome.detail["withheld"]
-    assert "paper_log10_p" not in outcome.detail
+    assert all(finding["sorted"] and "up rows" in finding["by"] for finding in outcome.detail.order)
+    assert "both models were sorted after training" in outcome.detail.withheld
+    assert outcome.detail.paper_log10_p is None
 
 
 def test_sorted_beside_as_trained_keeps_its_p_value_and_its_size():
@@ -95,7 +98,7 @@ def test_sorted_beside_as_trained_keeps_its_p_value_and_its_size():
     log10_p = []
     for pair in range(300):
         outcome, _ = compared([rows(rng, mean) for _ in range(L)], [rows(rng) for _ in range(L)], 10 * pair)
-        assert outcome.log10_p is not None or outcome.detail["order"][1]["log10_p"] <= -3
+        assert outcome.log10_p is not None or outcome.detail.order[1]["log10_p"] <= -3
         log10_p.append(outcome.log10_p or 0.0)
     for level in (0.05, 0.01):
         assert stats.binom.sf(np.sum(np.array(log10_p) <= np.log10(level)) - 1, 300, level) > 1e-3
@@ -133,7 +136,7 @@ def test_repeated_blocks_count_once(noise):
         sides = [[block + noise * rng.normal(size=block.shape) for _ in range(repeats)] for block in drawn]
         outcome, raw[pair] = compared(*sides, 100 * pair)
         whole[pair] = outcome.log10_p or 0.0
-        assert len(set(outcome.detail["together"])) == 1
+        assert len(set(outcome.detail.together)) == 1
     assert np.mean(raw <= -2) > 0.1
     for level in (0.05, 0.01):
         assert stats.binom.sf(np.sum(whole <= np.log10(level)) - 1, n, level) > 1e-3
@@ -143,11 +146,11 @@ def test_blocks_that_one_model_repeats_are_independent_and_stay_apart():
     rng = np.random.default_rng(5)
     block = rows(rng)
     outcome, as_they_stand = compared([block] * L, [rows(rng) for _ in range(L)])
-    assert "together" not in outcome.detail
+    assert outcome.detail.together is None
     assert outcome.log10_p == as_they_stand
     # beside a model that is sorted, whose blocks stand in one order too, they are one
     outcome, _ = compared([block] * L, [rows(rng, mean) for _ in range(L)])
-    assert len(set(outcome.detail["together"])) == 1
+    assert len(set(outcome.detail.together)) == 1
 
 
 def test_groups_are_the_blocks_that_repeat_and_no_others():
@@ -203,10 +206,19 @@ def test_what_one_statistic_finds_takes_the_p_value_of_all_that_rest_on_order(by
     a, b = by_rule(3)
     result = provlab.compare(a, b, statistics=["phi_u", "phi_h", "phi_l2"], text="-", progress=False, n_permutations=9)
     outcomes = {record.statistic: record.outcome for record in result.records}
-    assert outcomes["phi_h"].detail["order"][0]["by"] == "product of the lengths"
+    assert outcomes["phi_h"].detail.order[0]["by"] == "product of the lengths"
     for outcome in outcomes.values():
         assert outcome.log10_p is None
-        assert "both models were sorted after training" in outcome.detail["withheld"]
+        assert "both models were sorted after training" in outcome.detail.withheld
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_it_does_so_wherever_it_stands_among_them(backwards):
+    sorts, other = record("phi_h", None, order=[{}, {}], withheld="sorted"), record("phi_u", -5.0, order=[{}, {}])
+    free = record("phi_match", -5.0)
+    records = [sorts, other, free][:: -1 if backwards else 1]
+    withheld = {each.statistic: each.outcome.detail.withheld for each in _agreed(records)}
+    assert withheld == {"phi_h": "sorted", "phi_u": "sorted", "phi_match": None}
 
 
 def test_each_statistic_finds_a_sort_by_itself(by_rule):
@@ -223,12 +235,12 @@ def test_streams_that_are_sorted_have_no_p_value_by_phi_e_and_phi_l2():
     statistic = get("phi_e")
     outcome = statistic.aggregate([statistic.compare_block(*tables, None, Options())])
     assert outcome.log10_p is None
-    assert "embedding" in outcome.detail["order"][0]["by"]
+    assert "embedding" in outcome.detail.order[0]["by"]
     sorted_stream = order.described({"length": np.arange(50.0)}, np.arange(50.0))
     drawn = order.described({"length": rng.normal(size=50)}, rng.normal(size=50))
     detail = {"distances": [1.0, 2.0], "floor": -0.3, "order": [drawn, drawn]}
     for streams, p in (([sorted_stream] * 2, None), ([sorted_stream, drawn], np.log10(0.5))):
-        assert get("phi_l2").aggregate([BlockResult(0, 1.0, 0.0, {**detail, "stream": streams})]).log10_p == p
+        assert get("phi_l2").aggregate([BlockResult(0, 1.0, 0.0, Detail(**detail, stream=streams))]).log10_p == p
 
 
 def test_blocks_that_repeat_are_one_block_to_phi_l2():
@@ -237,7 +249,7 @@ def test_blocks_that_repeat_are_one_block_to_phi_l2():
     drawn = [order.described({"length": rng.normal(size=50)}, rng.normal(size=50)) for rng in rngs]
     for second, p in ((drawn[0], 2 / 3), (drawn[1], 1 / 3)):
         blocks = [
-            BlockResult(block, -1.0, 0.0, {"distances": distances, "order": [own] * 2, "stream": [drawn[0]] * 2})
+            BlockResult(block, -1.0, 0.0, Detail(distances=distances, order=[own] * 2, stream=[drawn[0]] * 2))
             for block, (own, distances) in enumerate([(drawn[0], [2.0, 1.0, 3.0]), (second, [1.0, 5.0, 9.0])])
         ]
         outcome = get("phi_l2").aggregate(blocks)

@@ -64,8 +64,8 @@ def test_either_model_may_be_the_anchor_and_the_p_value_is_doubled():
     )
     statistic = get("phi_anchor")
     first, second = (statistic.compare_block(*pair, 0, Options()) for pair in ((spread, whole), (whole, spread)))
-    assert (first.detail["anchor"], second.detail["anchor"]) == (0, 1)
-    assert first.log10_p == pytest.approx(first.detail["floor"]) == second.log10_p
+    assert (first.detail.anchor, second.detail.anchor) == (0, 1)
+    assert first.log10_p == pytest.approx(first.detail.floor) == second.log10_p
     known = get("phi_match_unsigned").compare_block(whole.views, whole.views, 0, Options())
     assert first.log10_p == pytest.approx(known.log10_p + np.log10(2))
     assert get("phi_match_unsigned").compare_block(spread.views, whole.views, 0, Options()).log10_p > -3

@@ -80,6 +80,18 @@ def test_strangers_of_one_language(rng):
     assert 0 < np.mean(scores) < 0.5  # no p-value: strangers share what both know
 
 
+@pytest.mark.parametrize("share", [0.3, 0.45])
+@pytest.mark.parametrize("kind", ["loud", "turned", "loud and turned"])
+def test_rows_of_tokens_that_no_text_has_decide_no_score(rng, kind, share):
+    """They cost nothing to change, and once a few long ones took the score of a copy to nought."""
+    base = language(rng)
+    copy = base @ rotation(rng)
+    some = rng.permutation(VOCABULARY)[: round(share * VOCABULARY)]
+    copy[some] = copy[some] @ rotation(rng) if "turned" in kind else rng.standard_normal((len(some), WIDTH))
+    copy[some] *= 100 if "loud" in kind else 1
+    assert compared("stream_score", base, copy).value > 0.9
+
+
 def test_the_bound_holds_of_turned_tables(rng):
     """So few dimensions that chance finds some again; one table against itself, turned: they know all alike."""
     width = 19
@@ -113,7 +125,7 @@ def test_padding_and_dead_dimensions(rng):
     dead[:, 3] = 0
     result = compared("phi_e", base, dead)
     assert result.log10_p < -30
-    assert result.detail["dropped"] == [0, 1]
+    assert result.detail.dropped == [0, 1]
 
 
 def test_models_by_the_strings_of_their_tokens(models, tmp_path):

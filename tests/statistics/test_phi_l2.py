@@ -20,8 +20,9 @@ from provlab.models.anatomy import MissingRoleError, of
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics import phi_l2
-from provlab.statistics.base import BlockResult, Model, Options
+from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, draw_orders
+from provlab.statistics.results import BlockResult, Detail
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3
 OPTIONS = Options(seed=3, n_permutations=9, n_block_permutations=19)
@@ -108,7 +109,7 @@ def test_whole_model_permtest_is_the_naive_one(a, b, pieces, slab, models, tenso
         for of_blocks in zip(*copies, strict=True)
     ]
     assert outcome.value == pytest.approx(observed, rel=1e-6)
-    ours = -np.sum([block.detail["distances"] for block in outcome.blocks], axis=0)
+    ours = -np.sum([block.detail.distances for block in outcome.blocks], axis=0)
     np.testing.assert_allclose(ours, [observed, *permuted], rtol=1e-6)
     p = (1 + sum(value >= observed for value in permuted)) / 10
     assert outcome.log10_p == pytest.approx(np.log10(p), abs=1e-12)
@@ -230,7 +231,10 @@ def test_a_block_of_experts_is_refused(models, monkeypatch):
 
 def test_more_permutations_than_agreed_are_not_mixed(models):
     """A block computed with another T cannot be summed with the rest: the sum must refuse, not broadcast."""
-    blocks = [BlockResult(0, -1.0, -1.0, {"distances": [1.0, 2.0]}), BlockResult(1, -1.0, -1.0, {"distances": [1.0]})]
+    blocks = [
+        BlockResult(0, -1.0, -1.0, Detail(distances=[1.0, 2.0])),
+        BlockResult(1, -1.0, -1.0, Detail(distances=[1.0])),
+    ]
     with pytest.raises(ValueError, match="shape"):
         PhiL2().aggregate(blocks)
 
@@ -244,7 +248,7 @@ def test_the_blocks_as_a_statistic_of_their_own(models):
         p = [10**block.log10_p for block in own.outcome.blocks]
         expected = np.log10(stats.combine_pvalues(p, method="fisher").pvalue)
         assert own.outcome.log10_p == pytest.approx(expected, rel=1e-9)
-        assert all(block.detail["floor"] == pytest.approx(-3) for block in own.outcome.blocks)
+        assert all(block.detail.floor == pytest.approx(-3) for block in own.outcome.blocks)
         assert own.outcome.floor < -6 < whole.outcome.floor
     assert records[3].outcome.log10_p < -5  # base and tuned
     assert records[4].outcome.log10_p > -3

@@ -38,7 +38,7 @@ def test_found_through_every_cover_of_the_stream(rng, push):
     for way, other in covered.items():
         for result in (compared(base, other), compared(other, base)):
             assert result.log10_p == pytest.approx(FLOOR), way
-            assert result.detail["agree"] == UNSEEN
+            assert result.detail.agree == UNSEEN
 
 
 def test_a_narrower_stream(rng):
@@ -148,8 +148,8 @@ def test_rows_added_with_one_seed_are_not_counted(rng):
     for a, b in strangers(rng, 12):
         result = compared(added(a), added(b))
         assert result.log10_p > -3
-        assert "untrained tokens are not counted by phi_unseen" in result.detail["said"]
-        assert result.detail["n"] <= UNSEEN
+        assert "untrained tokens are not counted by phi_unseen" in result.detail.said
+        assert result.detail.n <= UNSEEN
         assert np.isfinite(compared(added(a), added(b, seed=43)).log10_p)
 
 
@@ -174,8 +174,8 @@ def test_kin_with_added_rows_are_found(rng):
     child[-64:] = 0.9 * base[-64:]
     for other in (child, turned(rng, child)):
         result = compared(base, other)
-        assert result.log10_p == pytest.approx(-log10(factorial(result.detail["n"])))
-        assert "said" not in result.detail
+        assert result.log10_p == pytest.approx(-log10(factorial(result.detail.n)))
+        assert result.detail.said is None
 
 
 @pytest.mark.parametrize("near", [3e-5, 0.0])
@@ -200,8 +200,8 @@ def test_of_many_untrained_tokens_some_are_drawn(rng, monkeypatch):
     monkeypatch.setattr(phi_unseen, "MOST", 40)
     base = trained(rng)
     result = compared(base, tuned(rng, base))
-    assert result.detail["n"] == 40
-    assert result.detail["said"] == f"phi_unseen drew 40 of {UNSEEN} untrained tokens."
+    assert result.detail.n == 40
+    assert result.detail.said == f"phi_unseen drew 40 of {UNSEEN} untrained tokens."
     assert result.log10_p == pytest.approx(-log10(factorial(40)))
     p = np.array([compared(*pair, seed).log10_p for seed, pair in enumerate(strangers(rng, 60))])
     assert (p <= np.log10(0.05)).sum() <= 9
@@ -218,6 +218,6 @@ def test_time_and_memory_of_an_early_checkpoint_are_linear_in_the_vocabulary(rng
         result = compared(*sides)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        assert result.detail["n"] == phi_unseen.MOST
+        assert result.detail.n == phi_unseen.MOST
     assert peaks[1] < 8 * peaks[0]
     assert peaks[1] < 400e6

@@ -9,8 +9,9 @@ from provlab.models.attacks.state import State
 from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
 from provlab.statistics import REGISTRY, USUAL, flaws, get, register
-from provlab.statistics.base import BY_THEOREM, CALIBRATED, BlockResult, Outcome
+from provlab.statistics.base import BY_THEOREM, CALIBRATED
 from provlab.statistics.phi_u import PhiU
+from provlab.statistics.results import BlockResult, Outcome
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 
@@ -65,7 +66,9 @@ def test_a_statistic_of_ones_own(models):
 
 def test_statistics_of_packages_are_found_by_entry_point_and_others_named():
     assert get("huref_a").symbol == "$M_a$"
-    with pytest.raises(ParameterError, match=r"no statistic is called 'phi_x'; there are phi_u, .*huref_a"):
+    with pytest.raises(
+        ParameterError, match=r"no statistic is called 'phi_x'; there are phi_u, .*; did you mean phi_u"
+    ):
         get("phi_x")
 
 

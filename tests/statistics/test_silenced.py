@@ -4,6 +4,8 @@ Each construction keeps the outputs, or nearly, and comes under T2, so that orde
 rules as they were: shares of a total that two units inflate, gates compared by their rows alone.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import silenced
@@ -14,8 +16,9 @@ from provlab.models import canonical
 from provlab.models.activations import mlp_activations, next_token_log_probs
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get
-from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.base import Options
 from provlab.statistics.phi_match import TOO_FAINT, unless_silenced
+from provlab.statistics.results import BlockResult, Detail
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 SPLIT_AND_PADDED = ("split=3", "signs", "scales", "heads", "values", "pad=16")
@@ -74,21 +77,47 @@ def test_two_units_once_hid_all_others(models, text, tmp_path, monkeypatch):
     copy = disguised(models["base"], tmp_path / "copy", dilute_bias, usual=("T2",))
     outcome = outcomes(models["base"], copy, text, ["phi_match"])[1]["phi_match"]
     assert outcome.log10_p is None  # and yet it is not silent
-    assert "write less than" in outcome.detail["withheld"]
+    assert "write less than" in outcome.detail.withheld
 
 
-def test_units_spread_wide_are_said_to_stand_in_groups(models, text, tmp_path):
-    copy = disguised(models["base"], tmp_path / "copy", "fan=0.3", usual=("T2",))
-    result, by_name = outcomes(models["base"], copy, text, ["phi_match", "phi_anchor"])
-    assert by_name["phi_anchor"].log10_p < -50
+@pytest.mark.parametrize("tilt", [0.3, 0.7])
+def test_units_that_were_spread_are_found_or_said_to_go_unseen(models, text, tmp_path, tilt):
+    """At 0.3 the gates of the parts are alike, at 0.7 no longer: what is left to see is how many units there are."""
+    copy = disguised(models["base"], tmp_path / "copy", f"fan={tilt}", usual=("T2",))
+    names = ["phi_match", "phi_match_unsigned"]
+    result, by_name = outcomes(models["base"], copy, text, names)
+    for name in names:
+        fooled = by_name[name]
+        assert fooled.log10_p > -3, name
+        assert {block.detail.power for block in fooled.blocks} == {0.0}
+    assert result.outcome == "could not be tested"
+    assert "A copy may go unseen by phi_match, phi_match_unsigned (3 of 3 blocks: copy has" in result.verdict()
+    assert "phi_anchor" in result.verdict()
+    unasked = api.compare(models["base"], copy, text=text, **SIZES)
+    assert {record.statistic: record.outcome for record in unasked.records}["phi_anchor"].log10_p < -20
+    assert unasked.outcome in ("rejected", "same function")
+    plain = api.compare(models["base"], models["other"], text=text, **SIZES)
+    assert "phi_anchor" not in [record.statistic for record in plain.records]
+
+
+def test_units_spread_over_as_many_are_said_to_stand_in_groups(models, text, tmp_path):
+    """Two copies, each spread by itself: as many units in either, so that their number says nothing."""
+    copies = [disguised(models["base"], tmp_path / f"copy{n}", "fan=0.3", usual=("T2",), seed=n) for n in (0, 1)]
+    result, by_name = outcomes(*copies, text, ["phi_match"])
     fooled = by_name["phi_match"]
     assert fooled.log10_p > -3
-    assert all("groups of like gates" in block.detail["blind"] for block in fooled.blocks)
-    assert {block.detail["power"] for block in fooled.blocks} == {0.0}
-    assert "copy has most of its output from units in groups" in result.verdict()
-    alone = outcomes(models["base"], copy, text, ["phi_match"])[0]
-    assert alone.outcome == "could not be tested"
-    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has most of its output" in alone.verdict()
+    assert all("groups of like gates" in block.detail.blind for block in fooled.blocks)
+    assert {block.detail.power for block in fooled.blocks} == {0.0}
+    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy0 has most of its output" in result.verdict()
+
+
+def test_a_copy_spread_over_experts_acquits_nobody(models, text, tmp_path):
+    """Each of four experts has as many units as the base, all together four times as many."""
+    copy = disguised(models["base"], tmp_path / "copy", "fan=0.7", "experts=4", usual=())
+    result, by_name = outcomes(models["base"], copy, text, ["phi_match_unsigned"])
+    assert by_name["phi_match_unsigned"].log10_p > -3
+    assert result.outcome == "could not be tested"
+    assert api.compare(models["base"], copy, text=text, **SIZES).outcome in ("rejected", "same function")
 
 
 def test_a_spread_copy_with_a_block_more_could_not_be_tested(models, text, tmp_path):
@@ -96,11 +125,14 @@ def test_a_spread_copy_with_a_block_more_could_not_be_tested(models, text, tmp_p
     copy = disguised(models["base"], tmp_path / "copy", "identity=1", "fan=0.3", usual=("T2",))
     result, by_name = outcomes(models["base"], copy, text, ["phi_match"])
     fooled = by_name["phi_match"]
-    assert fooled.detail["all_blocks"]["shape"] == [3, 4]
+    assert fooled.detail.all_blocks["shape"] == [3, 4]
     assert fooled.log10_p > -3
-    assert {block.detail["power"] for block in fooled.blocks} == {0.0}
+    assert {block.detail.power for block in fooled.blocks} == {0.0}
     assert result.outcome == "could not be tested"
-    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has most" in result.verdict()
+    assert "A copy may go unseen by phi_match (3 of 3 blocks: copy has" in result.verdict()
+    result, by_name = outcomes(models["base"], copy, text, ["phi_anchor"])
+    assert by_name["phi_anchor"].log10_p < -10
+    assert result.outcome == "rejected"
 
 
 DEAD = {
@@ -118,7 +150,7 @@ def test_a_block_without_units_is_left_out_by_itself(models, text, tmp_path, kin
     pair = (models["base"], copy)[:: 1 - 2 * side]
     result, by_name = outcomes(*pair, text, BY_BLOCK)
     assert None not in by_name.values()
-    left = {name for name, o in by_name.items() if any("left_out" in block.detail for block in o.blocks)}
+    left = {name for name, o in by_name.items() if any(block.detail.left_out is not None for block in o.blocks)}
     assert {"phi_h", "phi_match", "phi_match_unsigned", "phi_anchor"} <= left
     assert ("phi_u" in left) == (kind in ("up", "MLP"))
     for name in BY_BLOCK[:6]:
@@ -126,7 +158,7 @@ def test_a_block_without_units_is_left_out_by_itself(models, text, tmp_path, kin
         assert outcome.log10_p < -50, name
         assert [block.block for block in outcome.blocks] == [0, 1, 2]
         if name in left:
-            assert outcome.blocks[1].log10_p == outcome.blocks[1].detail["floor"] == 0
+            assert outcome.blocks[1].log10_p == outcome.blocks[1].detail.floor == 0
             assert outcome.log10_p == get(name).aggregate([outcome.blocks[0], outcome.blocks[2]]).log10_p
     assert "block 1 is left out, as copy has fewer than two hidden units there" in result.verdict()
     assert result.to_json()["statistics"]["phi_h"]["blocks"][1]["detail"]["left_out"]
@@ -142,21 +174,21 @@ def test_no_block_with_units_is_no_p_value(models, text, tmp_path):
     result, by_name = outcomes(models["base"], copy, text, ["phi_h", "phi_match"])
     for outcome in by_name.values():
         assert outcome.log10_p is None
-        assert "fewer than two hidden units" in outcome.detail["withheld"]
+        assert "fewer than two hidden units" in outcome.detail.withheld
     assert result.outcome == "could not be tested"
 
 
 def test_most_blocks_silenced_take_the_p_value_away_unless_the_others_reject():
     """By hand, of three blocks: the p-value stands with one silent block, or beside one that rejects."""
-    detail = {"n": 20, "agree": 0, "floor": -18.0, "power": -18.0, "paper_log10_p": 0.0}
-    quiet = BlockResult(0, 0.0, 0.0, detail | {"withheld": TOO_FAINT})
+    detail = Detail(n=20, agree=0, floor=-18.0, power=-18.0, paper_log10_p=0.0)
+    quiet = BlockResult(0, 0.0, 0.0, replace(detail, withheld=TOO_FAINT))
     plain, kin = BlockResult(1, 0.0, -0.3, detail), BlockResult(1, 1.0, -18.0, detail)
     statistic = get("phi_match")
     assert statistic.aggregate([plain, plain, quiet]).log10_p is not None
     assert statistic.aggregate([kin, quiet, quiet]).log10_p < -10
     silenced_pair = statistic.aggregate([plain, quiet, quiet])
     assert silenced_pair.log10_p is None
-    assert silenced_pair.detail["withheld"] == f"{TOO_FAINT}: so in 2 of 3 blocks"
+    assert silenced_pair.detail.withheld == f"{TOO_FAINT}: so in 2 of 3 blocks"
     assert unless_silenced(silenced_pair).log10_p is None
 
 

@@ -11,9 +11,9 @@ import spread_units
 import tiny_models
 
 from provlab import api, studying
-from provlab.engine.ledger import Finished
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
+from provlab.engine.table import ResultCache
 from provlab.errors import InputError, NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
@@ -72,9 +72,9 @@ def test_the_matching_is_that_of_these_rows(models):
     result = compare(models["base"], models["tuned"]).records[0]
     a, b = (Model.open(models[name]) for name in ("base", "tuned"))
     assert [block.log10_p for block in result.outcome.blocks] == [by_hand(a, b, block) for block in range(BLOCKS)]
-    assert {block.detail["n"] for block in result.outcome.blocks} == {K}
-    assert {block.detail["floor"] for block in result.outcome.blocks} == {pvalues.log10_floor(K)}
-    assert [block.detail["of_units"] for block in result.outcome.blocks] == [[HIDDEN, HIDDEN]] * BLOCKS
+    assert {block.detail.n for block in result.outcome.blocks} == {K}
+    assert {block.detail.floor for block in result.outcome.blocks} == {pvalues.log10_floor(K)}
+    assert [block.detail.of_units for block in result.outcome.blocks] == [[HIDDEN, HIDDEN]] * BLOCKS
 
 
 def test_planted_wrong_rows_give_another_matching(models, monkeypatch):
@@ -113,7 +113,7 @@ def test_the_command_plans_it(run):
 def test_reading_until_settled_reads_these_rows_only(models):
     with counting() as count:
         result = compare(models["base"], models["stranger"], until_settled=True)
-    detail = result.records[0].outcome.detail["until_settled"]
+    detail = result.records[0].outcome.detail.until_settled
     assert count.tensors == detail["bytes_read"] == 2 * BLOCKS * K * WIDTH * 4
 
 
@@ -141,13 +141,13 @@ def test_statistics_that_read_all_units_refuse(models):
 def test_keys_contain_the_number_and_without_it_are_as_before(models, tmp_path):
     pair = [Model.open(models[name]) for name in ("base", "tuned")]
     store, statistic = Store(tmp_path), get("phi_u")
-    keys = [Finished(store, statistic, Options(units=units)).key(pair, 0) for units in (None, 8, K, HIDDEN)]
+    keys = [ResultCache(store, statistic, Options(units=units)).key(pair, 0) for units in (None, 8, K, HIDDEN)]
     assert len(set(keys)) == 4
     assert statistic.parameters(Options(seed=3)) == {"seed": 3}
     for units in (None, K):
         compare(models["base"], models["tuned"], store=store, units=units)
     again = [compare(models["base"], models["tuned"], store=store, units=units) for units in (None, K)]
-    assert [item.records[0].outcome.blocks[0].detail["n"] for item in again] == [HIDDEN, K]
+    assert [item.records[0].outcome.blocks[0].detail.n for item in again] == [HIDDEN, K]
 
 
 def test_a_verdict_says_what_it_rests_on(models):
@@ -179,7 +179,7 @@ def test_units_that_are_zero_are_left_out(models, tmp_path):
     """The others are matched, the smaller side into the larger."""
     folder = spread_units.write(models["base"], tmp_path / "off", spread_units.off(3, 30))
     outcome = compare(models["base"], folder).records[0].outcome
-    assert [(block.detail["n"], block.detail["dropped"]) for block in outcome.blocks] == [(K - 1, [0, 1])] * BLOCKS
+    assert [(block.detail.n, block.detail.dropped) for block in outcome.blocks] == [(K - 1, [0, 1])] * BLOCKS
     assert outcome.log10_p < -20
 
 

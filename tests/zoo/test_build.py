@@ -111,8 +111,44 @@ def test_a_base_that_learned_nothing_fails_the_build(cache, tiny):
 
 def test_a_training_process_that_dies_is_named(cache, tiny, monkeypatch):
     monkeypatch.setattr(build, "WORKER", "import os, sys; sys.stdin.readline(); os._exit(7)")
-    with pytest.raises(ZooError, match="the process that trained root ended with code 7"):
+    with pytest.raises(ZooError, match="that trained root ended with code 7 twice; its messages stand above"):
         zoo.build(["root"], recipes=tiny, progress=False)
+
+
+#: a worker that kills itself at the first job of a name, as often as its file of tries allows
+KILLED = """
+import json, os, signal, sys
+from pathlib import Path
+from provlab.zoo import worker
+real, tries = worker.make_model, Path({tries!r})
+def make_model(name, *rest):
+    if name == "child" and len(tries.read_text()) < {most}:
+        tries.write_text(tries.read_text() + "x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(name, *rest)
+worker.make_model = make_model
+worker.main()
+"""
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_killed_trainer_is_tried_once_more_and_the_others_go_on(cache, tiny, tmp_path, monkeypatch, capfd, most):
+    tries = tmp_path / "tries"
+    tries.write_text("")
+    monkeypatch.setattr(build, "WORKER", KILLED.format(tries=str(tries), most=most))
+    if most == 1:
+        assert worker.is_made(zoo.build(["child"], recipes=tiny)["child"])
+        assert (
+            "was killed (signal 9: by somebody, or since memory ran out); it is tried once more"
+            in capfd.readouterr().err
+        )
+        return
+    message = r"trained child was killed .* twice;.*; grandchild would be made from it"
+    with pytest.raises(zoo.Unfinished, match=message) as error:
+        zoo.build(["grandchild", "other"], recipes=tiny)
+    assert error.value.models == {"child", "grandchild"}
+    assert worker.is_made(worker.folder_of("other", tiny))
+    assert tries.read_text() == "xx"
 
 
 def test_a_model_without_steps_is_built_through_the_workers(cache, tiny, capfd, make_all):

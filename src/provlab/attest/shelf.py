@@ -14,13 +14,15 @@ its own null law:
   keep the same ones. *Untrained tokens* is phi_UNSEEN in these coordinates. Short random projections of the rows as
   they stand show which of them were drawn from one seed after training (`phi_unseen.drawn_alike`).
 
-Holm over all tests of the shelf keeps the family-wise error. A model is kin where a test that asks for no order rejects
-by hidden units, or two kinds of rows agree; else the answer is weaker, see `Kin.outcomes`.
+Holm over all tests of the shelf keeps the family-wise error. A model is kin where *both rows* rejects; else the answer
+is weaker, see `Kin.outcomes`. An order and rows of untrained tokens are no kinship even together, as both can be given
+to any model and change no output. Which kin may be the
+nearest ancestor is `provlab.attest.nearest`.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -28,10 +30,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError
+from provlab.attest import nearest as ancestors
+from provlab.errors import CheckpointError, InputError, NotComparableError, ProvlabError, nearest
 from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.kept import read_arrays, write_arrays
+from provlab.models.canonical import applied, merged, silu
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.family import LEVEL
@@ -45,9 +49,10 @@ from provlab.statistics.phi_unseen import LEAST, centred, untrained
 from provlab.statistics.text import spellings
 from provlab.statistics.two_views import Views, tied
 
-SCHEMA = "provlab.shelf/2"
+SCHEMA = "provlab.shelf/3"
 UNITS, TOKENS, ANCHORS = 512, 512, 2048  # rows of each kind that are kept, at most
 SKETCH = 64  # dimensions of the projections of rows as they stand
+_NODES = 24  # at which a normal input of a gate is seen
 _RIDGE = 0.01  # of the mean eigenvalue of the anchors: directions that they hardly show are not blown up
 UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
 KIN, ORDER, ROWS, NONE = "kin", "by order alone", "rows of one origin", "none"
@@ -55,8 +60,8 @@ NOT_TESTED = (
     "other blocks than the first, and units beyond the first "
     f"{UNITS}: a model whose units were put in another order, or whose stream was rotated, shows by its untrained "
     "tokens alone",
-    "whether units of these rows write anything: rows that do nothing can be put into a model, and rows of untrained "
-    "tokens copied, at no cost; by activations, provlab compare asks how much agreeing units write",
+    "what units of these rows write on text: it is estimated by weights, and rows of untrained tokens can be copied "
+    "at no cost; by activations, provlab compare asks how much agreeing units write",
     "sorts of both models by a rule unlike the keys that were tested: so agreement by order alone makes no kin",
     "models that are not on the shelf: none of them is no acquittal; provlab compare reads two models whole",
 )
@@ -71,6 +76,8 @@ class Fingerprint:
     ----------
     up, second
         ``(units, width)``: rows of up projection and gate, or columns of the down projection.
+    written
+        ``(units,)``: what each of them writes of the block's output by weights, as if the kept units were all.
     unseen
         ``(tokens, anchors)``: coordinates of untrained tokens.
     tokens, anchors
@@ -87,6 +94,7 @@ class Fingerprint:
     digest: str
     up: Rows
     second: Rows
+    written: NDArray[np.float32]
     unseen: Rows
     tokens: NDArray[np.int64]
     anchors: NDArray[np.int64]
@@ -113,7 +121,10 @@ class Fingerprint:
         if order_of_units is None and len(kept["tokens"]) < LEAST:
             raise NotComparableError(f"{source} has nothing that a shelf keeps; compare it by provlab compare")
         up, second = (_half(rows) for rows in hidden)
-        return cls(source, checkpoint.digest, up, second, **kept, width=anatomy.width, sorted_by=order_of_units)
+        written = _written(model)[: len(up)] if len(up) else np.empty(0, np.float32)
+        return cls(
+            source, checkpoint.digest, up, second, written, **kept, width=anatomy.width, sorted_by=order_of_units
+        )
 
     def write(self, shelf: Path) -> Path:
         """Put it on a shelf, under its digest."""
@@ -123,6 +134,14 @@ class Fingerprint:
         path = shelf / f"{self.digest[:24]}.npz"
         write_arrays(path, {"about": np.array(about), **arrays})
         return path
+
+    def about(self) -> str:
+        """Describe in lines the rows that are kept of the model."""
+        units = f"{len(self.up)} hidden units of block 0, width {self.width}" if len(self.up) else "no hidden units"
+        return (
+            f"{self.source}\n  digest {self.digest}\n  {units}\n"
+            f"  {len(self.tokens)} tokens that look untrained, {len(self.anchors)} trained ones beside them"
+        )
 
     @classmethod
     def read(cls, path: Path) -> "Fingerprint":
@@ -156,6 +175,36 @@ def _hidden(model: Model) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     if anatomy.has("gate"):
         return up, anatomy.read(checkpoint, "gate", 0, units=units)
     return up, np.ascontiguousarray(anatomy.read(checkpoint, "down", 0)[:, :units].T)
+
+
+def _written(model: Model) -> NDArray[np.float32]:
+    """Share of the output of block 0 that each hidden unit writes, by weights, times units over those that are kept.
+
+    A gate g with bias b sees inputs of mean m and scale s in each dimension, the bias and weight of the norm before it:
+    b + g.m plus normal noise of standard deviation |g s|. So a unit whose gate is shut by its bias writes nothing, and
+    units of one gate are brought together first (`provlab.models.canonical`).
+    """
+    anatomy, checkpoint = model.anatomy, model.checkpoint
+
+    def read(role: str | None) -> NDArray[np.float32] | None:
+        return anatomy.read(checkpoint, role, 0) if role and anatomy.has(role) else None
+
+    key = "gate" if anatomy.has("gate") else "up"
+    rows, bias, norm = read(key), read(f"{key}_bias"), anatomy.norm_before(key)
+    up, down = anatomy.read(checkpoint, "up", 0), anatomy.read(checkpoint, "down", 0).T  # (units, width)
+    assert rows is not None
+    scale, mean = read(norm), read(f"{norm}_bias" if norm else None)
+    spread = np.linalg.norm(rows if scale is None else rows * scale, axis=1)
+    middle = (0.0 if bias is None else bias) + (0.0 if mean is None else rows @ mean)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    inputs = np.asarray(middle)[..., None] + spread[:, None] * nodes  # (units, nodes)
+    fires = np.sqrt(np.square(silu(inputs)) @ (weights / weights.sum()))  # GELU differs little
+    activity = fires * (np.linalg.norm(up, axis=1) if key == "gate" else 1.0)
+    units = merged(rows if key == "gate" else None, up, down, activity)
+    really = [np.linalg.norm(applied(units, side, role), axis=1) for side, role in ((up, "up"), (down, "down"))]
+    squares = np.square(fires * really[1] * (really[0] if key == "gate" else really[0] > 0), dtype=np.float64)
+    total = squares.sum()
+    return np.asarray(squares / total * max(len(squares) / UNITS, 1.0) if total > 0 else squares, np.float32)
 
 
 def _sorted_by(model: Model) -> dict[str, Any] | None:
@@ -238,10 +287,11 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
     sides = []
     for side in (a, b):
         up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
-        sides.append(Views(second, up, np.zeros((0, 0), np.int64), None, tied(second, up)))
+        written = side.written[up.places].astype(np.float64)
+        sides.append(Views(second, up, np.zeros((0, 0), np.int64), written, tied(second, up)))
     result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
-    if "withheld" in result.detail:
-        raise NotComparableError(result.detail["withheld"])
+    if result.detail.withheld:
+        raise NotComparableError(result.detail.withheld)
     return float(result.log10_p or 0.0), ""
 
 
@@ -287,26 +337,29 @@ class Kin(views.Report):
     tests
         For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``test``, ``log10_p``,
         ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
+    nearest
+        The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see
+        `provlab.attest.nearest`.
     """
 
     source: str
     digest: str
     tests: tuple[dict[str, Any], ...]
+    nearest: tuple[str, ...] = ()
 
     @property
     def outcomes(self) -> dict[str, str]:
         """For each model of the shelf how it is related.
 
-        "kin" where both rows of hidden units agree in any order, or up rows and untrained tokens do; "by order alone"
-        where up rows do, and nothing else; "rows of one origin" where untrained tokens do, and nothing else; else
-        "none".
+        "kin" where both rows of hidden units agree in any order; "rows of one origin" where untrained tokens do, be it
+        with up rows; "by order alone" where up rows do, and nothing else; else "none".
         """
         rejecting: dict[str, set[str]] = {test["source"]: set() for test in self.tests}
         for test in self.tests:
             if test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL):
                 rejecting[test["source"]].add(test["test"])
         return {
-            source: KIN if BOTH in by or by == {UP, UNSEEN} else ORDER if UP in by else ROWS if by else NONE
+            source: KIN if BOTH in by else ROWS if UNSEEN in by else ORDER if UP in by else NONE
             for source, by in rejecting.items()
         }
 
@@ -334,22 +387,36 @@ class Kin(views.Report):
             if some := self._named(outcome):
                 parts.append(f"{', '.join(some)}: {words}")
         parts += [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
+        parts.append(self._ancestry())
         return [*parts, views.Listed("Not tested", NOT_TESTED)]
+
+    def _ancestry(self) -> str:
+        """The set that holds the nearest ancestor, in words."""
+        if not self.nearest:
+            return "Nearest ancestor: none on this shelf, as far as these tests see kin."
+        names = ", ".join(self.nearest)
+        if any(test["digest"] == self.digest and test["source"] in self.nearest for test in self.tests):
+            return f"Nearest ancestor: {names} is the same model, file by file."
+        return (
+            f"Nearest ancestor: among {names}, if any kin is an ancestor: kin may all be siblings and descendants. "
+            f"Stated coverage {ancestors.COVERAGE:.0%}; {ancestors.COUNTED}. No such count is made of larger models."
+        )
 
     def drawn(self) -> None:
         """No picture."""
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""
-        about = {"outcomes": self.outcomes, "level": LEVEL, "not_tested": NOT_TESTED}
-        return {"schema": "provlab.identify/2", **vars(self), **about}
+        about = {"outcomes": self.outcomes, "level": LEVEL, "not_tested": NOT_TESTED, "coverage": ancestors.COVERAGE}
+        return {"schema": "provlab.identify/3", **vars(self), **about}
 
 
 _WEAKER = {
     ORDER: "hidden units agree by order alone, and by no test that ignores it. A common origin does that, and so does "
     "one rule by which both were sorted; provlab compare can tell by activations.",
     ROWS: "the embedding rows of tokens that no text has are of one origin: a common ancestor, a common initial draw, "
-    "or copied rows, which change no output. Nothing is said of the other weights.",
+    "or copied rows, which change no output, as an order of hidden units does not either. Nothing is said of the other "
+    "weights; provlab compare can tell by activations.",
 }
 
 
@@ -361,11 +428,39 @@ def identify(source: str, shelf: Path, *, allow_pickle: bool = False) -> Kin:
     ProvlabError
         The model cannot be opened, or the shelf is empty, damaged or of another version.
     """
+    others = [kept for _, kept in fingerprints(shelf)]
+    return answer(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
+
+
+def fingerprints(shelf: Path) -> list[tuple[Path, Fingerprint]]:
+    """Files and fingerprints of a shelf.
+
+    Raises
+    ------
+    CheckpointError
+        The shelf is empty, damaged or of another version.
+    """
     paths = sorted(shelf.glob("*.npz"))
     if not paths:
         raise CheckpointError(f"{shelf} holds no fingerprints; make some by provlab shelf add MODEL --shelf {shelf}")
-    others = [Fingerprint.read(path) for path in paths]
-    return answer(Fingerprint.of(source, Model.open(source, allow_pickle=allow_pickle)), others)
+    return [(path, Fingerprint.read(path)) for path in paths]
+
+
+def of_models(sources: Sequence[str], shelf: Path) -> list[tuple[Path, Fingerprint]]:
+    """Those of some models, named as they were added; all are looked up before one is used.
+
+    Raises
+    ------
+    InputError
+        A model is not on the shelf.
+    """
+    entries = fingerprints(shelf)
+    known = {kept.source: (path, kept) for path, kept in entries}
+    for source in sources:
+        if source not in known:
+            hint = nearest(source, known) or f"; there are {', '.join(known)}"
+            raise InputError(f"{source} is not on the shelf {shelf}{hint}")
+    return [entry for entry in entries if entry[1].source in sources]
 
 
 def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
@@ -388,7 +483,25 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
     tested = [test for test in tests if test["error"] is None]
     for test, value in zip(tested, pvalues.holm(np.array([test["log10_p"] for test in tested])), strict=True):
         test["adjusted_log10_p"] = float(value)
-    return Kin(own.source, own.digest, tuple(tests))
+    kin = Kin(own.source, own.digest, tuple(tests))
+    return replace(kin, nearest=_nearest(own, others, kin))
+
+
+def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple[str, ...]:
+    """Kin that may be the nearest ancestor; one whose units stand elsewhere has no distance, and so may always be."""
+    outcomes = kin.outcomes
+    related = [other for other in others if outcomes[other.source] == KIN]
+    if same := [other.source for other in related if other.digest == own.digest]:
+        return tuple(same)
+    in_place = {
+        test["source"]
+        for test in kin.tests
+        if test["test"] == UP and test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL)
+    }
+    placed = [other for other in related if other.source in in_place]
+    kept = ancestors.candidates(*ancestors.distances([(side.up, side.second) for side in (own, *placed)]))
+    near = {placed[k - 1].source for k in kept}
+    return tuple(other.source for other in related if other.source in near or other.source not in in_place)
 
 
 def add(sources: Sequence[str], shelf: Path, *, allow_pickle: bool = False) -> list[Path]:

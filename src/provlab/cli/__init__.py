@@ -40,6 +40,56 @@ COMMANDS = {
     "plan": "estimate tensors, bytes, memory and hours of a study before it starts",
 }
 
+#: command -> what its help says first: the question that it answers, and an example that runs
+ANSWERS = {
+    "compare": (
+        "Were two models trained independently? One sentence, the tests, and what would fool them.",
+        "provlab compare zoo:oak zoo:oak-chat --statistic phi_u",
+    ),
+    "study": (
+        "Which pairs of many models were not trained independently? Families first, then pairs by their verdict.",
+        "provlab study zoo:oak zoo:oak-chat zoo:elm --statistic phi_u",
+    ),
+    "tree": (
+        "Which models are of one family, which of two is later, and whose parent is shown?",
+        "provlab tree zoo:oak zoo:oak-chat zoo:elm",
+    ),
+    "verify": (
+        "Is a report right? Models are hashed, the question is asked again, and all is compared.",
+        "provlab compare zoo:oak zoo:elm --statistic phi_u -o report && provlab verify report",
+    ),
+    "shelf": (
+        "Which fingerprints of models are kept? They answer identify without the models.",
+        "provlab shelf add zoo:oak zoo:elm --shelf shelf",
+    ),
+    "identify": (
+        "Is a model kin of one on a shelf?",
+        "provlab identify zoo:oak-chat --shelf shelf",
+    ),
+    "disguise": (
+        "How would a thief hide a model? Exact attacks are proved by the outputs; of lossy ones the loss is measured.",
+        "provlab disguise zoo:oak-chat hidden --with T1+split=3",
+    ),
+    "diff": (
+        "Over which inputs do two models of one tokenizer disagree, and by how much?",
+        "provlab diff zoo:oak zoo:oak-chat --sequences 400",
+    ),
+    "run": (
+        "The study's pages on models of your own.",
+        "provlab run --list",
+    ),
+    "reproduce": (
+        "Are the papers' claims so? All notebooks of a plan; the ones that are up to date are skipped.",
+        "",
+    ),
+    "zoo": ("Which models are embedded, and what was each made from?", "provlab zoo list 'oak*'"),
+    "claims": ("Which claims of the papers hold, by the records of the last reproduction?", "provlab claims -v"),
+    "plan": (
+        "How many bytes, how much memory and how many hours does a study take?",
+        "provlab plan zoo:oak zoo:elm --statistic phi_u",
+    ),
+}
+
 #: the commands of the core; the others come by entry points, those of this package too
 _CORE = ("compare", "study")
 _HERE = "provlab.cli"
@@ -49,8 +99,8 @@ _STUDY = "the study, which is no part of the library; in a checkout of provlab, 
 _ELSEWHERE = dict.fromkeys(("run", "reproduce", "claims"), _STUDY)
 
 STATUSES = (
-    "exit status: 0 the command ran, 1 it ran and --fail-on holds, 2 it could not run (one line on stderr says why), "
-    "130 it was stopped"
+    "exit status: 0 the command ran, 1 it ran and --fail-on holds or verify refutes the report, "
+    "2 it could not run (one line on stderr says why), 130 it was stopped"
 )
 
 
@@ -59,19 +109,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(
         prog="provlab",
         description="Were two language models trained independently, and where do they disagree?",
-        epilog=STATUSES,
+        epilog=f"provlab help COMMAND has an example and the options of one. {STATUSES}",
     )
     parser.add_argument("--version", action="version", version=f"provlab {metadata.version('provlab')}")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
     words = sys.argv[1:] if arguments is None else list(arguments)
-    homes = _homes()
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
+    homes, chosen = _homes(), parser
     for name, home in homes.items():
-        command_parser = commands.add_parser(name, help=COMMANDS.get(name, f"a command of {home.partition('.')[0]}"))
+        answers, example = ANSWERS.get(name, (None, ""))
+        command_parser = commands.add_parser(
+            name,
+            help=COMMANDS.get(name, f"a command of {home.partition('.')[0]}"),
+            description=answers,
+            epilog=f"example: {example}" if example else None,
+        )
         if words[:1] == [name]:
+            chosen = command_parser
             import_module(home).add(command_parser)
     for name in {*words[:1]} & (_ELSEWHERE.keys() - homes.keys()):
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
-    parsed = parser.parse_args(words)
+    parsed, unknown = parser.parse_known_args(words)
+    if unknown:
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
     _quiet()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command

@@ -2,15 +2,20 @@
 
 import argparse
 import json
+import os
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from textwrap import fill
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from provlab import plugins
-from provlab.errors import InputError
-from provlab.files import atomic_file
+from provlab import plugins, provenance
+from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
+from provlab.files import atomic_file, cache_dir
+
+if TYPE_CHECKING:
+    from provlab.report.views import Report
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
 
@@ -27,6 +32,10 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
 }
 
 
+_WRONG = re.compile(r"unrecognized arguments: (?:[^-]\S* )*(--?\S+)|invalid choice: '([^']*)'")  # as argparse says it
+_CHOICE = re.compile(r"[\w.-]+")
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line; `more` gives what the help ends with, found only when it is asked for."""
 
@@ -37,7 +46,12 @@ class Parser(argparse.ArgumentParser):
         return super().format_help() + ("\n" + fill(self.more(), 100) + "\n" if self.more else "")
 
     def error(self, message: str) -> NoReturn:
-        """Print one line and leave with 2."""
+        """Print one line, with the word that was meant, and leave with 2."""
+        word = _WRONG.search(message)
+        if word and word[1] is not None:
+            message += nearest(word[1].partition("=")[0], self._option_string_actions)
+        elif word:
+            message += nearest(word[2], _CHOICE.findall(message.partition("(choose from")[2]))
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 
@@ -85,7 +99,8 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
         words = {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
         if unknown := [word for word in text.split(",") if word not in words]:
-            raise argparse.ArgumentTypeError(f"there is no outcome {unknown[0]!r}; there are {', '.join(words)}")
+            hint = nearest(unknown[0], words) or f"; there are {', '.join(words)}"
+            raise argparse.ArgumentTypeError(f"there is no outcome {unknown[0]!r}{hint}")
         return frozenset().union(*(words[word] for word in text.split(",")))
 
     what = "exit with 1 on any of these outcomes, such as rejected,by-order-alone,rows-of-one-origin (rejected stands "
@@ -112,6 +127,15 @@ def report(folder: Path | None, question: str, settings: dict[str, Any], result:
     """Write a result, with the settings that it was asked with, as a folder where that was asked."""
     if folder is not None:
         plugins.named(plugins.COMMANDS)["verify"].load().write(folder, question, settings, result)
+
+
+def store_root(named: str | None) -> Path:
+    """Folder of finished units of work: as named, else below a project's results, else in the cache."""
+    root = provenance.project_root()
+    if named:
+        return Path(named)
+    inside = "PROVLAB_RESULTS" in os.environ or (root / "notebooks").is_dir()
+    return (provenance.results_root() if inside else cache_dir()) / "own"
 
 
 def seconds_between_bars() -> float:
@@ -162,6 +186,52 @@ def parse_blocks(text: str | None) -> list[int] | None:
     return list(dict.fromkeys(blocks))
 
 
+#: names that many know a model of the hub by -> its name there
+KNOWN_AS = {
+    **dict.fromkeys(("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "distilgpt2"), "openai-community"),
+    **dict.fromkeys(("bert-base-uncased", "bert-base-cased", "bert-large-uncased"), "google-bert"),
+    **dict.fromkeys(("roberta-base", "roberta-large", "xlm-roberta-base"), "FacebookAI"),
+    **dict.fromkeys(("t5-small", "t5-base"), "google-t5"),
+    "distilbert-base-uncased": "distilbert",
+}
+
+
+def check_models(sources: Iterable[str]) -> None:
+    """Refuse names that stand for no model, before any model is opened, trained or fetched.
+
+    Raises
+    ------
+    ProvlabError
+        A scheme does not have the name, a folder does not exist, or a name lacks its scheme or its organisation.
+    """
+    for source in sources:
+        scheme, colon, name = source.partition(":")
+        if colon:
+            if check := plugins.hook(scheme, "check"):
+                check(name)
+            continue
+        if "+" in source or Path(source).expanduser().exists():
+            continue
+        if source.startswith((".", "/", "~")):
+            raise CheckpointError(f"{source} does not exist; give a checkpoint folder that does")
+        if source in KNOWN_AS:
+            raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
+        if "/" in source or "@" in source:
+            continue
+        for known in plugins.named(plugins.SCHEMES):
+            if _has(known, source):
+                raise CheckpointError(f"{source} is no folder here; did you mean {known}:{source}?")
+
+
+def _has(scheme: str, name: str) -> bool:
+    """Whether a scheme knows a name."""
+    check = plugins.hook(scheme, "check")
+    try:
+        return check is not None and check(name) is None
+    except ProvlabError:
+        return False
+
+
 def check_json(target: str | None, flag: str = "--json") -> None:
     """Refuse a file that cannot be written, before any work is done for it.
 
@@ -179,7 +249,19 @@ def check_json(target: str | None, flag: str = "--json") -> None:
         raise InputError(f"{flag}: {path} is a folder; give a file name, or - for standard output")
 
 
-def deliver(target: str | None, content: Callable[[], Any], text: Callable[[], object]) -> None:
+def add_verbose(parser: argparse.ArgumentParser) -> None:
+    """Offer ``-v``."""
+    parser.add_argument("-v", "--verbose", action="store_true", help="print all of the result, with assumptions")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Offer ``--json``."""
+    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+
+
+def deliver(
+    target: str | None, content: Callable[[], Any], text: "Callable[[], str | Report]", *, verbose: bool = False
+) -> None:
     """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
     if target:
         written = json.dumps(content(), indent=1, allow_nan=False) + "\n"
@@ -188,4 +270,10 @@ def deliver(target: str | None, content: Callable[[], Any], text: Callable[[], o
             return
         with atomic_file(Path(target)) as temporary:
             temporary.write_text(written, encoding="utf-8")
-    print(text())
+    shown = text()
+    if isinstance(shown, str):
+        print(shown)
+        return
+    from provlab.cli.screen import show  # numpy, which the help of a command waits for otherwise
+
+    show(shown, verbose=verbose)

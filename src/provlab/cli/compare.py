@@ -9,6 +9,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     parser.add_argument("b", help="the other model")
+    common.add_verbose(parser)
+    common.add_json(parser)
     common.add_statistics(parser)
     common.add_family(parser)
     common.add_status(parser)
@@ -23,7 +25,6 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="compare every block with every block, by phi_match and phi_u (done unasked where depths differ)",
     )
     common.add_report(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_compare)
 
 
@@ -31,9 +32,10 @@ def _compare(arguments: argparse.Namespace) -> int:
     from provlab.api import compare
 
     common.check_json(arguments.json)
+    common.check_models((arguments.a, arguments.b))
     settings = common.statistics(arguments) | common.family(arguments)
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
     comparison = compare(arguments.a, arguments.b, progress=common.seconds_between_bars(), **settings)
     common.report(arguments.report, "compare", settings, comparison)
-    common.deliver(arguments.json, comparison.to_json, lambda: comparison)
+    common.deliver(arguments.json, comparison.to_json, lambda: comparison, verbose=arguments.verbose)
     return int(comparison.outcome in arguments.fail_on)

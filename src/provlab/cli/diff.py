@@ -52,20 +52,23 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="X",
         help="exit with 1 if B is more than X nats per token farther from A and its references than another seed is "
-        "(without a reference: than X from A), by a test of the level",
+        "(without a reference: than X from A), by a test of the level: with k references "
+        "by B's rank among k + 2 models, so that P must be at least 1 / (k + 2)",
     )
     parser.add_argument(
         "--level", type=float, metavar="P", help="of that test: the chance of a wrong exit code (default: 0.05)"
     )
     parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
+    common.add_verbose(parser)
     common.add_report(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    common.add_json(parser)
     parser.set_defaults(command=_diff)
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
     common.check_json(arguments.html, "--html")
+    common.check_models([arguments.a, arguments.b, *(arguments.reference or [])])
     if arguments.level is not None and arguments.fail_above is None:
         raise InputError("--level is that of --fail-above; give both")
     values = {
@@ -95,7 +98,7 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.html:
         with atomic_file(Path(arguments.html)) as temporary:
             temporary.write_text(difference.to_page(), encoding="utf-8")
-    common.deliver(arguments.json, difference.to_json, lambda: difference)
+    common.deliver(arguments.json, difference.to_json, lambda: difference, verbose=arguments.verbose)
     if limit is None:
         return 0
     fails = difference.fails(limit, level)
@@ -106,7 +109,7 @@ def _diff(arguments: argparse.Namespace) -> int:
 def _text_or_items(name: str | None) -> dict[str, Any]:
     """A text, or the items of a file of JSON lines."""
     content = _read("--text", name)
-    if name is None or content is None or Path(name).suffix != ".jsonl":
+    if name is None or content is None or Path(name).suffix.lower() != ".jsonl":
         return {"text": content}
     from provlab.modeldiff.items import lines
 
@@ -118,7 +121,7 @@ def _read(flag: str, name: str | None) -> str | None:
     if name is None:
         return None
     try:
-        return Path(name).read_text(encoding="utf-8").removesuffix("\n")
+        return Path(name).read_text(encoding="utf-8-sig").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{flag} {name} cannot be read as UTF-8 text ({error})") from error
 

@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from provlab.cli import arguments as common
 from provlab.errors import InputError
 
 
@@ -39,6 +40,9 @@ def _disguise(arguments: argparse.Namespace) -> int:
         return 0
     if not arguments.folder:
         raise InputError("give a model and a new folder: provlab disguise zoo:oak-chat hidden --with T1+split")
+    if Path(arguments.folder).exists():
+        raise InputError(f"{arguments.folder} exists; name a new folder")
+    common.check_models([arguments.source, *arguments.other])
     kinds = "+".join(arguments.attacks).split("+") if arguments.attacks is not None else None
     lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())
     opened = [Checkpoint.open(s, allow_pickle=arguments.allow_pickle) for s in (arguments.source, *arguments.other)]

@@ -10,7 +10,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("model", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     shelf.add_shelf(parser)
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    common.add_verbose(parser)
+    common.add_json(parser)
     parser.set_defaults(command=_identify)
 
 
@@ -18,6 +19,7 @@ def _identify(arguments: argparse.Namespace) -> int:
     from provlab.attest.shelf import identify
 
     common.check_json(arguments.json)
+    common.check_models([arguments.model])
     kin = identify(arguments.model, arguments.shelf, allow_pickle=arguments.allow_pickle)
-    common.deliver(arguments.json, kin.to_json, lambda: kin)
+    common.deliver(arguments.json, kin.to_json, lambda: kin, verbose=arguments.verbose)
     return 0

@@ -35,7 +35,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "(default: 25) in --dtype",
     )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
+    common.add_json(parser)
     parser.set_defaults(command=_plan)
 
 

@@ -3,11 +3,15 @@
 import argparse
 from pathlib import Path
 
+from provlab.cli import arguments as common
+from provlab.errors import InputError
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("action", choices=["add"], help="put fingerprints of models on a shelf")
-    parser.add_argument("models", nargs="+", help="zoo:NAME, checkpoint folders, or hub ids org/name[@revision]")
+    what = "add fingerprints of models, list them all, show what is kept of some, or remove some"
+    parser.add_argument("action", choices=["add", "list", "show", "remove"], help=what)
+    parser.add_argument("models", nargs="*", help="zoo:NAME, checkpoint folders, or hub ids org/name[@revision]")
     add_shelf(parser)
     parser.set_defaults(command=_shelf)
 
@@ -21,6 +25,21 @@ def add_shelf(parser: argparse.ArgumentParser) -> None:
 def _shelf(arguments: argparse.Namespace) -> int:
     from provlab.attest import shelf
 
+    if arguments.action == "list":
+        for path, kept in sorted(shelf.fingerprints(arguments.shelf), key=lambda entry: entry[1].source):
+            print(f"{kept.source}: {path.name} ({path.stat().st_size / 1e6:.1f} MB)")
+        return 0
+    if not arguments.models:
+        raise InputError(f"name models: provlab shelf {arguments.action} MODEL --shelf {arguments.shelf}")
+    if arguments.action in ("show", "remove"):
+        for path, kept in shelf.of_models(arguments.models, arguments.shelf):
+            if arguments.action == "remove":
+                path.unlink()
+                print(f"{kept.source}: removed from {arguments.shelf}")
+            else:
+                print(kept.about())
+        return 0
+    common.check_models(arguments.models)
     paths = shelf.add(arguments.models, arguments.shelf, allow_pickle=arguments.allow_pickle)
     for source, path in zip(arguments.models, paths, strict=True):
         print(f"{source}: {path} ({path.stat().st_size / 1e6:.1f} MB)")

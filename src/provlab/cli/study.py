@@ -2,9 +2,7 @@
 
 import argparse
 from contextlib import ExitStack
-from pathlib import Path
 
-from provlab import provenance
 from provlab.cli import arguments as common
 from provlab.cli.cluster import cluster, parse_resources
 from provlab.errors import InputError
@@ -15,6 +13,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models", nargs="+", help="as for compare; zoo:* stands for the Llama tree of the embedded models"
     )
+    common.add_verbose(parser)
+    common.add_json(parser)
     common.add_statistics(parser)
     common.add_family(parser)
     common.add_status(parser)
@@ -34,9 +34,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--results",
         metavar="FOLDER",
-        help="folder of finished units of work (default: below _results/); with --scheduler, one that all workers see",
+        help="folder of finished units of work (default: below _results/ of a checkout, else in the cache); with "
+        "--scheduler, one that all workers see",
     )
-    parser.add_argument("--json", metavar="FILE", help="write everything as JSON; - is standard output")
     parser.set_defaults(command=_study, goes_on=True)
 
 
@@ -45,13 +45,14 @@ def _study(arguments: argparse.Namespace) -> int:
     from provlab.studying import study
 
     common.check_json(arguments.json)
+    common.check_models(arguments.models)
     if arguments.resources and not arguments.scheduler:
         raise InputError("--resources are those of Dask workers; give --scheduler too")
     if arguments.scheduler and arguments.workers != 1:
         raise InputError("--workers are processes of this machine and --scheduler has its own; give one of them")
     resources = parse_resources(arguments.resources)
     pairs = [_pair(text) for text in arguments.pairs] if arguments.pairs else None
-    root = Path(arguments.results) if arguments.results else provenance.results_root() / "own"
+    root = common.store_root(arguments.results)
     if root.exists() and not root.is_dir():
         raise InputError(f"--results {root} is a file; give a folder")
     with ExitStack() as stack:
@@ -69,7 +70,7 @@ def _study(arguments: argparse.Namespace) -> int:
             **common.statistics(arguments),
             **common.family(arguments),
         )
-    common.deliver(arguments.json, report.to_json, lambda: report)
+    common.deliver(arguments.json, report.to_json, lambda: report, verbose=arguments.verbose)
     return int(not arguments.fail_on.isdisjoint(report.outcomes().values()))
 
 

@@ -2,9 +2,7 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from provlab import provenance
 from provlab.cli import arguments as common
 
 
@@ -16,7 +14,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of ties (default: 0)")
     parser.add_argument("--memory", metavar="SIZE", help="memory to use, such as 8GB (default: most that is free)")
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
-    parser.add_argument("--results", metavar="FOLDER", help="keeps finished units of work (default: below _results/)")
+    parser.add_argument("--results", metavar="FOLDER", help="keeps finished units of work (default: as for study)")
+    common.add_verbose(parser)
     common.add_report(parser)
     parser.add_argument("--picture", metavar="FILE", help="draw the forest as PNG")
     form = parser.add_mutually_exclusive_group()
@@ -31,12 +30,13 @@ def _tree(arguments: argparse.Namespace) -> int:
     from provlab.growing import tree
 
     common.check_json(arguments.json)
+    common.check_models(arguments.models)
     settings = {name: getattr(arguments, name) for name in ("outgroup", "statistic", "seed")}
     result = tree(
         arguments.models,
         memory=arguments.memory,
         allow_pickle=arguments.allow_pickle,
-        store=Store(Path(arguments.results) if arguments.results else provenance.results_root() / "own"),
+        store=Store(common.store_root(arguments.results)),
         progress=sys.stderr.isatty(),
         **settings,
     )
@@ -44,5 +44,5 @@ def _tree(arguments: argparse.Namespace) -> int:
     if arguments.picture:
         result.drawn().save(arguments.picture)
     text = result.to_mermaid() if arguments.mermaid else result.to_dot() if arguments.dot else result
-    common.deliver(arguments.json, result.to_json, lambda: text)
+    common.deliver(arguments.json, result.to_json, lambda: text, verbose=arguments.verbose)
     return 0

@@ -21,10 +21,13 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from provlab.attest.folder import verify
+    from provlab.attest.folder import read, verify
 
+    folder = Path(arguments.folder)
     try:
-        print(verify(Path(arguments.folder), arguments.models, allow_pickle=arguments.allow_pickle))
+        print(verify(folder, arguments.models, allow_pickle=arguments.allow_pickle))
+        if "outcome" in (result := read(folder)["result"]):
+            print(f"It confirms: {' and '.join(model['source'] for model in result['models'])}: {result['outcome']}.")
     except EvidenceError as error:
         print(f"provlab: refused: {error}", file=sys.stderr)
         return 1

@@ -1,14 +1,17 @@
 """``provlab zoo list | build``: the embedded models of known lineage."""
 
 import argparse
+import fnmatch
 
 from provlab.cli.arguments import Parser
+from provlab.errors import InputError, nearest
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
     listing = actions.add_parser("list", help="list names, parents, and what is built")
+    listing.add_argument("pattern", nargs="?", default="*", help="only names such as oak-* (default: all)")
     building = actions.add_parser("build", help="train the models that are not built yet")
     building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
     building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
@@ -26,13 +29,20 @@ def _list(arguments: argparse.Namespace) -> int:
     edition = arguments.edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
     suffix = "" if edition == "default" else f"@{edition}"
+    names = fnmatch.filter(recipes, arguments.pattern.removeprefix("zoo:"))
+    if not names:
+        hint = nearest(arguments.pattern.removeprefix("zoo:"), recipes)
+        raise InputError(f"no zoo model is called {arguments.pattern}{hint or '; provlab zoo list names all'}")
     print(f"{'model':<28}{'parent':<22}{'kind':<12}{'collection':<14}{'steps':>6}  built")
-    for name, recipe in recipes.items():
+    for name in names:
+        recipe = recipes[name]
         print(
             f"{'zoo:' + name + suffix:<28}{recipe.parent or '-':<22}{recipe.kind:<12}{recipe.collection:<14}"
             f"{recipe.own_steps:>6}  {'no' if made[name] is None else 'yes'}"
         )
-    print(f"{sum(card is not None for card in made.values())} of {len(made)} models of the edition {edition} are built")
+    built = sum(made[name] is not None for name in names)
+    such = "" if len(names) == len(made) else f" that match {arguments.pattern}"
+    print(f"{built} of {len(names)} models{such} of the edition {edition} are built")
     return 0
 
 

@@ -1,16 +1,16 @@
 """All pairs of a list of models: resumable, each tensor read once per statistic, in this process or by workers.
 
-The unit of work is (statistic, block) over all models: features of one block are made for every model, every pair is
-compared, and the features are dropped before the next block. A `Ledger` for each statistic says what is missing in the
-store; that becomes tasks; workers do them; each result goes into its ledger, and so to the store, at once. What fails
-for one pair becomes a record with its reason, and the rest goes on.
+A job is (statistic, place), where a place is a block, a pair of blocks, or the whole model. Plan: a `JobTable` for each
+statistic says what is missing in the store, and that becomes jobs, each over all pairs, so that features of a block are
+made once a model and dropped before the next block. Execute: here, by processes, or on a cluster. Collect: each result
+goes into its table, and so to the store, at once; the table makes the records. What fails for one pair becomes a record
+with its reason, and the rest goes on.
 """
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,35 +18,71 @@ from typing import Any
 
 from tqdm import tqdm
 
-from provlab.engine.ledger import Bench, Finished, Ledger, PairRecord
+from provlab.engine.all_blocks import AllBlocks
+from provlab.engine.jobs import Job, Task, in_this_process
 from provlab.engine.memory import Budget, Pair, budget_for
-from provlab.engine.passes import PassTask, Shelf
+from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference
 from provlab.engine.store import Store
-from provlab.engine.tasks import Task, UnitTask, in_place
+from provlab.engine.table import JobTable, Missing, OpenedModels, PairRecord, ResultCache
 from provlab.engine.workers import completed
-from provlab.errors import PAIR_FAILURES, InputError, reason
+from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.models import counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options, withheld
+from provlab.statistics.base import Model, Options
+from provlab.statistics.results import BlockResult, withheld
 from provlab.statistics.text import common_strings, shared_tokens
 
-__all__ = ["Bench", "PairRecord", "bar_of", "open_models", "run_pairs", "with_common_vocabulary"]
+__all__ = [
+    "OpenedModels",
+    "PairRecord",
+    "bar_of",
+    "check_sources",
+    "open_models",
+    "run_pairs",
+    "with_common_vocabulary",
+]
 
-_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}, about {remaining} left"
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
+#: share of the work before which the time that is left is unknown: the beginning, which compiles, is no rate
+_KNOWN = 0.2
+
+
+class _Bar(tqdm):
+    """Says how much time is left by the mean rate so far, once that says something."""
+
+    @property
+    def format_dict(self) -> dict[str, Any]:
+        shown = super().format_dict
+        n, total = shown["n"], shown["total"] or 1
+        seconds = shown["elapsed"] * (total - n) / n if n >= _KNOWN * total else None
+        return {**shown, "left": "" if seconds is None else f", about {tqdm.format_interval(seconds)} left"}
 
 
 def bar_of(total: int, progress: float) -> "tqdm[Any]":
     """Make a bar that is shown at most once in `progress` seconds, and never for work that is done before that."""
-    delay = max(progress - 1.0, 0.0)
-    return tqdm(
-        total=total, disable=not progress, leave=False, bar_format=_BAR, mininterval=float(progress), delay=delay
+    return _Bar(
+        desc="reading",
+        total=total,
+        disable=not progress,
+        leave=False,
+        bar_format=_BAR,
+        mininterval=float(progress),
+        delay=max(progress - 1.0, 0.0),
     )
+
+
+def check_sources(sources: Sequence[str]) -> None:
+    """Raise InputError unless these are two or more distinct sources; done before any is opened or made."""
+    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
+        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
+    if len(sources) < 2:
+        raise InputError(f"a study needs at least two models, not {len(sources)}")
 
 
 def open_models(
     sources: Sequence[str], *, allow_pickle: bool = False, strict: bool = False, in_part: bool = False
-) -> Bench:
+) -> OpenedModels:
     """Open every source; one that cannot be opened is kept with its reason, or raises if `strict`.
 
     With `in_part`, for some units alone, no large file is hashed.
@@ -56,10 +92,7 @@ def open_models(
     InputError
         If fewer than two distinct sources are given, or two stand for one folder.
     """
-    if repeated := sorted({s for s in sources if sources.count(s) > 1}):
-        raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
-    if len(sources) < 2:
-        raise InputError(f"a study needs at least two models, not {len(sources)}")
+    check_sources(sources)
     models: dict[str, Model] = {}
     refused: dict[str, str] = {}
     for source in sources:
@@ -74,7 +107,7 @@ def open_models(
         other = opened.setdefault(model.checkpoint.source, source)
         if other != source:
             raise InputError(f"models must be distinct, but {other} and {source} are one")
-    return Bench(tuple(sources), models, refused, allow_pickle)
+    return OpenedModels(tuple(sources), models, refused, allow_pickle)
 
 
 def with_common_vocabulary(options: Options, models: Mapping[str, Model], statistics: Sequence[str] = ()) -> Options:
@@ -98,13 +131,14 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
 
 
 def run_pairs(
-    bench: Bench,
+    opened: OpenedModels,
     statistics: Sequence[str],
     options: Options,
     *,
     store: Store | None = None,
     blocks: Sequence[int] | None = None,
     pairs: Sequence[Pair] | None = None,
+    all_blocks: bool = False,
     progress: float = True,
     memory: int | str | None = None,
     workers: int = 1,
@@ -114,7 +148,7 @@ def run_pairs(
 
     Parameters
     ----------
-    bench : Bench
+    opened : OpenedModels
         From `open_models`.
     statistics : sequence of str
         Registered names.
@@ -126,6 +160,9 @@ def run_pairs(
         Restrict the per-block statistics to these blocks (counted from 0), each once and in ascending order.
     pairs : sequence of (a, b), optional
         Which pairs of sources; all by default, in the order of the sources.
+    all_blocks : bool
+        Compare every block of one model with every block of the other, by statistics that can
+        (`provlab.engine.all_blocks`).
     progress : float
         Show a bar with an estimate on stderr, at most once in so many seconds; 0 or False shows none.
     memory : int or str, optional
@@ -151,48 +188,84 @@ def run_pairs(
     """
     if blocks is not None and not blocks:
         raise InputError("blocks is empty; give the blocks to read, or leave it out for all")
-    deepest = max((model.anatomy.n_blocks for model in bench.models.values()), default=0)
+    deepest = max((model.anatomy.n_blocks for model in opened.models.values()), default=0)
     if deepest and (unknown := sorted(set(blocks or ()) - set(range(deepest)))):
         raise InputError(f"there is no block {unknown[0]}: these models have blocks 0 to {deepest - 1}")
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InputError(f"workers must be a whole number of at least 1, not {workers!r}")
     budget = budget_for(memory, workers)
-    pairs = list(pairs) if pairs is not None else list(combinations(bench.sources, 2))
-    options = with_common_vocabulary(options, bench.models, statistics)
+    pairs = list(pairs) if pairs is not None else list(combinations(opened.sources, 2))
+    options = with_common_vocabulary(options, opened.models, statistics)
     if blocks is not None:
         options = replace(options, blocks=tuple(sorted(set(blocks))))
-    ledgers = {name: Ledger(bench, Finished(store, get_statistic(name), options), pairs, blocks) for name in statistics}
-    todo = {name: ledger.missing() for name, ledger in ledgers.items()}
+    kind = AllBlocks if all_blocks else JobTable
+    tables = [kind(opened, ResultCache(store, get_statistic(name), options), pairs, blocks) for name in statistics]
+    execute(tables, budget, progress=progress, workers=workers, executor=executor)
+    return _agreed([record for table in tables for record in table.records()])
+
+
+def all_pairs_of_blocks(
+    statistic: str, a: Model, b: Model, options: Options, *, store: Store | None = None, progress: float = True
+) -> dict[tuple[int, int], BlockResult]:
+    """Compare every block of `a` with every block of `b`; two blocks that cannot be compared are left out.
+
+    Raises
+    ------
+    NotComparableError
+        No pair of blocks can be compared (`AllBlocks.compared`).
+    """
+    pair = a.checkpoint.source, b.checkpoint.source
+    opened = OpenedModels(pair, {pair[0]: a, pair[1]: b}, {})
+    table = AllBlocks(opened, ResultCache(store, get_statistic(statistic), options), [pair], None)
+    execute([table], budget_for(None), progress=progress)
+    if pair in table.errors:
+        raise NotComparableError(table.errors[pair][1])
+    return table.compared(pair)
+
+
+def execute(
+    tables: Sequence[JobTable],
+    budget: Budget,
+    *,
+    progress: float = True,
+    workers: int = 1,
+    executor: Executor | None = None,
+) -> None:
+    """Do what is missing in tables of one study, one a statistic: plan its jobs, do them, and enter each result."""
+    by_name = {table.statistic.name: table for table in tables}
+    todo = {name: table.jobs() for name, table in by_name.items()}
     here = executor is None and workers == 1
     with ExitStack() as stack:
-        shelf = None
-        if any(get_statistic(name).recorded for name, places in todo.items() if places):
+        cache = None
+        store = tables[0].cache.store if tables else None
+        if any(get_statistic(name).recorded for name, jobs in todo.items() if jobs):
             root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
-            shelf = Shelf(root.resolve() / "features", budget.process // 2 if here else 0)
-        tasks = _tasks(todo, bench, options, shelf, budget)
+            cache = FeatureCache(root.resolve() / "features", budget.process // 2 if here else 0)
+        jobs = [job for name, missing in todo.items() for job in _jobs(by_name[name], missing, cache, budget)]
+        tasks: list[Task] = [*(_passes(tables, jobs, cache, budget) if cache else []), *jobs]
         if here:
-            done_tasks = in_place(tasks, bench.models, {name: ledger.errors for name, ledger in ledgers.items()})
+            failed = {name: table.errors for name, table in by_name.items()}
+            done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed)
         else:
             done_tasks = completed(tasks, workers=workers, executor=executor)
-        total = sum(len(task.pairs) if isinstance(task, UnitTask) else 1 for task in tasks)
+        total = sum(task.n_comparisons if isinstance(task, Job) else 1 for task in tasks)
         bar = stack.enter_context(bar_of(total, progress))
         # closed at once, also if we are stopped between two results
         for task, done in stack.enter_context(closing(done_tasks)):
             counting.add(done.count)
-            bar.set_description(task.place, refresh=False)
-            if isinstance(task, UnitTask):
-                for pair, result in done.results:
-                    ledgers[task.statistic].take(pair, task.block, result)
+            bar.set_description(task.name, refresh=False)
+            if isinstance(task, Job):
+                for (pair, place), result in done.results:
+                    by_name[task.statistic].take(pair, place, result)
                     bar.update()
             else:
                 for name, failure in done.results:
-                    for pair in {pair for together in todo[name].values() for pair in together}:
+                    for pair in {pair for _, together in todo[name] for pair in together}:
                         if task.model.source in pair:
-                            ledgers[name].take(pair, None, failure)
+                            by_name[name].take(pair, None, failure)
                 bar.update()
-        if shelf:
-            shelf.clear(key for task in tasks for key in task.features.values())
-    return _agreed([record for ledger in ledgers.values() for record in ledger.records()])
+        if cache:
+            cache.clear(key for task in tasks for key in task.features.values())
 
 
 def _agreed(records: list[PairRecord]) -> list[PairRecord]:
@@ -200,68 +273,63 @@ def _agreed(records: list[PairRecord]) -> list[PairRecord]:
 
     phi_H sees sorts that phi_U, which reads fewer weights, does not.
     """
-    both = {"order", "withheld"}
-    why = {(r.a, r.b): r.outcome.detail["withheld"] for r in records if r.outcome and both <= r.outcome.detail.keys()}
+    details = [((r.a, r.b), r.outcome.detail) for r in records if r.outcome]
+    why = {pair: detail.withheld for pair, detail in details if detail.order is not None and detail.withheld}
 
     def agreed(record: PairRecord) -> PairRecord:
         outcome, pair = record.outcome, (record.a, record.b)
-        if pair not in why or not outcome or "order" not in outcome.detail or "withheld" in outcome.detail:
+        if pair not in why or not outcome or outcome.detail.order is None or outcome.detail.withheld:
             return record
         return replace(record, outcome=withheld(outcome, why[pair]))
 
     return [agreed(record) for record in records]
 
 
-Todo = dict[int | None, list[Pair]]  # block -> pairs to compare there
+def _jobs(
+    table: JobTable,
+    missing: Sequence[Missing],
+    cache: FeatureCache | None,
+    budget: Budget,
+) -> list[Job]:
+    """Describe the jobs of one statistic, so that they can be sent to a worker."""
+    statistic, options = table.statistic, table.cache.options
+    reads_text = "text_sha256" in statistic.parameters(options)
+    sent = options if reads_text else replace(options, text="", vocabulary=None, shared=None)
+    jobs = []
+    for places, pairs in missing:
+        sources = dict.fromkeys(source for pair in pairs for source in pair)
+        models = {source: _reference(table, source) for source in sources}
+        keys = {source: _features(table, source) for source in sources if statistic.recorded}
+        jobs.append(Job(statistic.name, places, tuple(pairs), models, keys, cache, sent, budget))
+    return jobs
 
 
-def _tasks(
-    todo: Mapping[str, Todo], bench: Bench, options: Options, shelf: "Shelf | None", budget: Budget
-) -> list[Task]:
-    """Describe all pieces: a pass for each model that must be run, then a unit for each statistic and block."""
-
-    @cache
-    def reference(source: str) -> Reference:
-        in_part = options.units is not None
-        return Reference(source, bench.models[source].checkpoint.digest, bench.allow_pickle, in_part)
-
-    @cache
-    def key(name: str, source: str) -> str:
-        """Hash of all that recorded features depend on."""
-        statistic = get_statistic(name)
-        parameters, model = statistic.parameters(options), statistic.identity(bench.models[source], options)
-        # statistics that record the same share what one pass leaves
-        what = statistic.recorded.__qualname__ if statistic.recorded else name
-        some = {} if options.blocks is None else {"blocks": options.blocks}
-        return Store.key(recorded=what, version=statistic.version, model=model, parameters=parameters, **some)
-
-    features: dict[str, dict[str, str]] = {}  # source -> statistic -> key on the shelf
-    units: list[Task] = []
-    for name, blocks in todo.items():
-        statistic = get_statistic(name)
-        reads_text = "text_sha256" in statistic.parameters(options)
-        for block, pairs in blocks.items():
-            sources = dict.fromkeys(source for pair in pairs for source in pair)
-            keys = {source: key(name, source) for source in sources if statistic.recorded}
-            for source in keys:
-                features.setdefault(source, {})[name] = keys[source]
-            units.append(
-                UnitTask(
-                    name,
-                    block,
-                    tuple(pairs),
-                    {source: reference(source) for source in sources},
-                    keys,
-                    shelf,
-                    options if reads_text else replace(options, text="", vocabulary=None, shared=None),
-                    budget,
-                )
-            )
-    if shelf is None:
-        return units
-    passes: list[Task] = []
-    for source in bench.models:
-        missing = {name: key for name, key in features.get(source, {}).items() if key not in shelf}
+def _passes(tables: Sequence[JobTable], jobs: Sequence[Job], cache: FeatureCache, budget: Budget) -> list[ForwardPass]:
+    """Describe a pass for each model that must be run for these jobs."""
+    features: dict[str, dict[str, str]] = {}  # source -> statistic -> key in the cache
+    for job in jobs:
+        for source, key in job.features.items():
+            features.setdefault(source, {})[job.statistic] = key
+    passes = []
+    for source in tables[0].opened.models:
+        missing = {name: key for name, key in features.get(source, {}).items() if key not in cache}
         if missing:
-            passes.append(PassTask(reference(source), missing, shelf, options, budget))
-    return passes + units
+            options = tables[0].cache.options
+            passes.append(ForwardPass(_reference(tables[0], source), missing, cache, options, budget))
+    return passes
+
+
+def _reference(table: JobTable, source: str) -> Reference:
+    in_part = table.cache.options.units is not None
+    digest = table.opened.models[source].checkpoint.digest
+    return Reference(source, digest, table.opened.allow_pickle, in_part)
+
+
+def _features(table: JobTable, source: str) -> str:
+    """Hash of all that recorded features depend on."""
+    statistic, options = table.statistic, table.cache.options
+    parameters, model = statistic.parameters(options), statistic.identity(table.opened.models[source], options)
+    # statistics that record the same share what one pass leaves
+    what = statistic.recorded.__qualname__ if statistic.recorded else statistic.name
+    some = {} if options.blocks is None else {"blocks": options.blocks}
+    return Store.key(recorded=what, version=statistic.version, model=model, parameters=parameters, **some)

@@ -1,6 +1,6 @@
-"""Passes: one model is run over the inputs of several statistics, and leaves their features on a shelf.
+"""Forward passes: one model is run over the inputs of several statistics, and leaves their features in a cache.
 
-A forward pass gives the features of all blocks: a unit that ran the models itself would run each once a block.
+A pass gives the features of all blocks: a job that ran the models itself would run each once a block.
 """
 
 import shutil
@@ -17,8 +17,8 @@ from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options, numel
 
 
-class Shelf:
-    """Where passes leave features until their units are done: in memory, or in files (`provlab.models.room`).
+class FeatureCache:
+    """Where passes leave features until their jobs are done: in memory, or in files (`provlab.models.room`).
 
     Files of a study with a store lie beside it and stay until the study is done: stopped in between, it need not run
     its models again.
@@ -75,23 +75,23 @@ class Shelf:
 
 
 @dataclass(frozen=True)
-class PassTask:
-    """Run one model, and leave the features of some statistics on the shelf.
+class ForwardPass:
+    """Run one model, and leave the features of some statistics in the cache.
 
     Attributes
     ----------
     features : mapping
-        Statistic -> key on the shelf.
+        Statistic -> key of the features.
     """
 
     model: Reference
     features: Mapping[str, str]
-    shelf: Shelf
+    cache: FeatureCache
     options: Options
     budget: Budget
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """Name for a reader."""
         return f"a pass of {self.model.source}"
 
@@ -110,8 +110,8 @@ class PassTask:
             for name, key in self.features.items():
                 try:
                     with named(f"{name} of {model.name}"):
-                        if key not in self.shelf:  # else a statistic that records the same was run already
-                            self.shelf.put(key, get_statistic(name).prepare(model, self.options))
+                        if key not in self.cache:  # else a statistic that records the same was run already
+                            self.cache.put(key, get_statistic(name).prepare(model, self.options))
                 except PAIR_FAILURES as error:
                     yield name, error
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from provlab.engine.memory import Budget, gigabytes
 from provlab.errors import InputError, NotComparableError, NoUnitsError
-from provlab.statistics.base import BlockResult
+from provlab.statistics.results import BlockResult
 
 Result = BlockResult | BaseException
 

@@ -2,31 +2,30 @@
 
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from provlab.engine.memory import Pair
-
 Result = TypeVar("Result")
+Side = TypeVar("Side", bound=Hashable)
 
 
 def in_rounds(
-    pairs: Sequence[Pair],
-    load: Callable[[str], Any],
-    compare: Callable[[Pair, Any, Any], Result],
+    pairs: Sequence[tuple[Side, Side]],
+    load: Callable[[Side], Any],
+    compare: Callable[[tuple[Side, Side], Any, Any], Result],
     fits: Callable[[Sequence[Any]], bool],
-) -> Iterator[tuple[Pair, Result]]:
-    """Compare each pair once, holding as many models as fit.
+) -> Iterator[tuple[tuple[Side, Side], Result]]:
+    """Compare each pair once, holding as many sides as fit: models, or blocks of models.
 
-    A round loads one model after the other and compares it with those that are held. It is then held too, as long as
-    models fit; once they do not, the later ones are compared and dropped, and a next round loads them again. So each
-    model is loaded once where all fit.
+    A round loads one side after the other and compares it with those that are held. It is then held too, as long as
+    they fit; once they do not, the later ones are compared and dropped, and a next round loads them again. So each
+    side is loaded once where all fit.
 
     Parameters
     ----------
     load
-        Features of a model, by its source.
+        Features of a side.
     compare
         A pair, and the features of both.
     fits
@@ -34,21 +33,22 @@ def in_rounds(
     """
     left = dict.fromkeys(pairs)
     while left:
-        held: dict[str, Any] = {}
+        held: dict[Side, Any] = {}
         full = False
-        for source in dict.fromkeys(source for pair in left for source in pair):
-            mine = [pair for pair in left if source in pair and not held.keys().isdisjoint(pair)]
+        for this in dict.fromkeys(side for pair in left for side in pair):
+            known = {this, *held}
+            mine = [pair for pair in left if this in pair and known.issuperset(pair)]
             if full and not mine:
                 continue
-            features = load(source)
+            features = load(this)
             for pair in mine:
                 del left[pair]
-                yield pair, compare(pair, *(features if side == source else held[side] for side in pair))
+                yield pair, compare(pair, *(features if side == this else held[side] for side in pair))
             needed = {side for pair in left for side in pair}
             held = {side: held[side] for side in held if side in needed}
-            if source in needed and (not held or (not full and fits([*held.values(), features]))):
-                held[source] = features
-            elif source in needed:
+            if this in needed and (not held or (not full and fits([*held.values(), features]))):
+                held[this] = features
+            elif this in needed:
                 full = True
             del features
 

@@ -1,23 +1,25 @@
 """One statistic on one pair, block by block, until the question is settled: for models that are large or far away."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from provlab.engine.ledger import Bench, PairRecord
 from provlab.engine.pairs import run_pairs
 from provlab.engine.store import Store
+from provlab.engine.table import OpenedModels, PairRecord
 from provlab.errors import NotComparableError
 from provlab.inference import evalues
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult, Options, Outcome, tensor_bytes
+from provlab.statistics.base import Options, tensor_bytes
 from provlab.statistics.order import of_pair
+from provlab.statistics.results import BlockResult, Outcome
 
 _ORDER = 1  # what this stream of random numbers is for
 
 
 def until_settled(
-    bench: Bench,
+    opened: OpenedModels,
     name: str,
     options: Options,
     *,
@@ -41,7 +43,7 @@ def until_settled(
         If the statistic cannot be read block by block, or does not apply.
     """
     statistic = get_statistic(name)
-    a, b = (bench.models[source] for source in bench.sources)
+    a, b = (opened.models[source] for source in opened.sources)
     places = [block for block in statistic.blocks(a, b) if block is not None and (blocks is None or block in blocks)]
     if statistic.recorded is not None or not places:
         raise NotComparableError(
@@ -58,7 +60,7 @@ def until_settled(
     results: list[BlockResult] = []
     log10_p: list[float] = []
     for block in order:
-        (record,) = run_pairs(bench, [name], options, store=store, blocks=[block], progress=progress)
+        (record,) = run_pairs(opened, [name], options, store=store, blocks=[block], progress=progress)
         if record.outcome is None:
             return record
         (result,) = record.outcome.blocks
@@ -69,7 +71,7 @@ def until_settled(
         log10_p = _independent(results)
         if evalues.running(log10_p)[-1] >= -np.log10(level):
             break
-    size = [_bytes(name, bench, block, options) for block in order]
+    size = [_bytes(name, opened, block, options) for block in order]
     detail = {
         "log10_e": float(evalues.running(log10_p)[-1]),
         "read": order[: len(records)],
@@ -85,29 +87,28 @@ def until_settled(
         f"{total:,} bytes were left unread."
     )
     combined = statistic.outcome(results)
-    about = {key: value for key, value in combined.detail.items() if key != "paper_log10_p"}
-    about |= {"until_settled": detail, "said": sentence}
-    anytime = None if "withheld" in about else evalues.anytime_log10_p(log10_p)
+    about = replace(combined.detail, paper_log10_p=None, until_settled=detail, said=sentence)
+    anytime = None if about.withheld else evalues.anytime_log10_p(log10_p)
     outcome = Outcome(combined.value, anytime, combined.blocks, None, about)
     keys = tuple(key for record in records for key in record.keys)
-    first, second = bench.sources
+    first, second = opened.sources
     return PairRecord(first, second, name, outcome, None, keys)
 
 
 def _independent(results: Sequence[BlockResult]) -> list[float]:
     """log10 p of blocks, of which those that stand in one order in both models count once: the first that was read."""
-    results = [result for result in results if "left_out" not in result.detail]
+    results = [result for result in results if not result.detail.left_out]
     if not results:
         return [0.0]
     labels = np.arange(len(results))
-    if "order" in results[0].detail:
-        _, labels = of_pair([result.detail for result in results])
+    if results[0].detail.order is not None:
+        _, labels = of_pair([result.detail.needed("order") for result in results])
     return [results[first].log10_p or 0.0 for first in np.sort(np.unique(labels, return_index=True)[1])]
 
 
-def _bytes(name: str, bench: Bench, block: int, options: Options) -> int:
+def _bytes(name: str, opened: OpenedModels, block: int, options: Options) -> int:
     """Bytes of one block's tensors in the files of both models, as far as the statistic reads them."""
-    a, b = (bench.models[source] for source in bench.sources)
+    a, b = (opened.models[source] for source in opened.sources)
     return sum(
         tensor_bytes(model, tensor, rows)
         for model, other in ((a, b), (b, a))

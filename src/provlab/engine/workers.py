@@ -1,7 +1,7 @@
 """Workers of a study: processes of this machine, or any executor, such as a Dask cluster's.
 
-Each piece is handed out as a description (`provlab.engine.tasks`) and answered with results, which the caller writes
-into the store as they come: one writer, and a crashed worker loses its current piece.
+Each job is handed out as a description (`provlab.engine.jobs`) and answered with results, which the caller writes
+into the store as they come: one writer, and a crashed worker loses its current job.
 """
 
 import multiprocessing
@@ -12,7 +12,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import contextmanager, nullcontext
 
 from provlab import machine
-from provlab.engine.tasks import Done, Task, UnitTask, do
+from provlab.engine.jobs import Done, Job, Task, do
 from provlab.errors import WorkerError
 
 BREAKDOWNS = 3  # in a row, with no piece finished in between: then the next try would end the same way
@@ -50,7 +50,7 @@ def _begin() -> None:
 def completed(
     tasks: Sequence[Task], *, workers: int = 1, executor: Executor | None = None
 ) -> Generator[tuple[Task, Done], None, None]:
-    """Hand out all passes and then all units, and yield each with its results as it comes.
+    """Hand out all passes and then all jobs, and yield each with its results as it comes.
 
     A breakdown of one of our processes is a breakdown of the standard library's whole pool, so that another one takes
     over what is left. An executor that the caller made is used as it is, and neither mended nor shut down.
@@ -66,15 +66,15 @@ def completed(
         known = len(left)
         try:
             with processes(workers) if executor is None else nullcontext(executor) as pool:
-                for units in (False, True):
-                    wave = {i: task for i, task in left.items() if isinstance(task, UnitTask) is units}
+                for jobs in (False, True):
+                    wave = {i: task for i, task in left.items() if isinstance(task, Job) is jobs}
                     for i, done in _handed_out(pool, wave):
                         yield left.pop(i), done
         except BrokenExecutor:
             breakdowns = 1 if len(left) < known else breakdowns + 1
             if executor is not None or breakdowns > BREAKDOWNS:
                 raise WorkerError(
-                    f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].place}, and "
+                    f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].name}, and "
                     "said nothing; most often the machine has too little memory (lower memory or workers), or a "
                     'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
                 ) from None
@@ -116,9 +116,9 @@ def _explained(error: BaseException, task: Task) -> BaseException:
     """Turn a cluster's own error into one line; a fault of the program stays what it is."""
     text = " ".join(str(error).split())[:200]
     if isinstance(error, CancelledError):
-        return WorkerError(f"{task.place} was cancelled: the scheduler has gone; what was finished is kept")
+        return WorkerError(f"{task.name} was cancelled: the scheduler has gone; what was finished is kept")
     if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
         return WorkerError(
-            f"{task.place} was given up by the cluster ({type(error).__name__}: {text}); what was finished is kept"
+            f"{task.name} was given up by the cluster ({type(error).__name__}: {text}); what was finished is kept"
         )
     return error

@@ -3,7 +3,8 @@
 The tree joins the models of a family by the pairs between which the fewest other models may lie, then by the fewest
 changed rows, then by the distance of weights. The direction is a logistic score of how the two models' weights differ.
 It was fitted to small models that AdamW trained for a short time, whose weights still grow. `CALIBRATION` counts it by
-the size of the score, on families whose parents are left out too; outside that population it gives no direction.
+the size of the score, on families whose parents are left out too; outside that population (`counted`) it gives no
+direction.
 Resampling tensors would say nothing of its errors: wrong edges come out the same each time.
 """
 
@@ -13,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from provlab.models.anatomy import Anatomy
+
 #: weights of differences, second model less first: of ln squares of weights, ln kurtosis, and distance of gains from 1
 SCORE = (14.0, -8.0, 155.0)
 #: (least |score|, how many directions were right, of how many): pairs of which one is an ancestor, grown from seeds 100
@@ -20,6 +23,10 @@ SCORE = (14.0, -8.0, 155.0)
 CALIBRATION = ((2.0, 96, 96), (4.0, 221, 221), (8.0, 194, 194), (16.0, 57, 57))
 MOST_SCORE = 32.0
 POPULATION = "pairs of tiny Llamas that AdamW trained for a short time, in 27 arms"
+#: width and blocks of its models, and up to how many times as wide and deep models count as like them: a choice. A
+#: direction by score is given to no others
+SHAPE, TIMES = (24, 2), 4
+UNCOUNTED = "no population like this one"
 #: counted on 8 models of each of 8 arms of the chapter, without merges and forgers, grown from seed 2000
 TRIPLES = "right on 292 of 296 triples that have one, in 8 families of tiny models that AdamW trained for a short time"
 Edge = tuple[int, int]
@@ -78,6 +85,13 @@ def odd_one_out(three: Sequence[str], apart: Mapping[frozenset[str], tuple[float
     """Name the one of three related models that is outside the closest pair; None if two pairs are equally close."""
     first, second, _ = sorted((apart[frozenset(three) - {odd}], odd) for odd in three)
     return None if first[0] == second[0] else first[1]
+
+
+def counted(anatomy: Anatomy) -> bool:
+    """Whether a model is like those of the population: gated MLPs, and hardly larger."""
+    return anatomy.has("gate") and all(
+        size <= TIMES * usual for size, usual in zip((anatomy.width, anatomy.n_blocks), SHAPE, strict=True)
+    )
 
 
 def chance(score: float) -> str | None:

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.forest import descent, estimate, fossils, merges, root, sparse
 from provlab.forest import rows as exact
 from provlab.forest.families import LEVEL
@@ -29,7 +29,8 @@ from provlab.forest.result import (
     Family,
     named,
 )  # fmt: skip
-from provlab.statistics.base import BlockResult, Model
+from provlab.statistics.base import Model
+from provlab.statistics.results import BlockResult
 from provlab.statistics.text import spellings
 
 SAMPLED = 256  # rows of each embedding in which steps are counted
@@ -82,16 +83,16 @@ class Tree:
             if outcome is None:
                 continue
             if record.statistic == "weight_distance":
-                about[i], about[j] = outcome.detail["a"], outcome.detail["b"]
+                about[i], about[j] = outcome.detail.own["a"], outcome.detail.own["b"]
                 blocks += [(i, j, block) for block in outcome.blocks]
                 continue
             bits = np.zeros(tokens, dtype=bool)
             matching = outcome.blocks[0].matching
             bits[codes[i][[] if matching is None else matching]] = True
             kept[i, j] = kept[j, i] = np.packbits(bits)
-            readable[i, j] = readable[j, i] = outcome.detail["readable"]
+            readable[i, j] = readable[j, i] = outcome.detail.own["readable"]
             factor[i, j], factor[j, i] = outcome.value, -outcome.value
-            silence[i, j] = silence[j, i] = outcome.detail["tolerance"]
+            silence[i, j] = silence[j, i] = outcome.detail.own["tolerance"]
         rows = exact.Rows(kept, readable, factor, silence, tokens)
         return cls(models, sides, rows, _distances(n, blocks), about, *_sampled(sides, codes, rows))
 
@@ -126,7 +127,9 @@ class Tree:
         if n == 3 and not self.made:
             odd = estimate.odd_one_out(self.models, apart)
             without = "A model and two neighbours have none, nor have three siblings."
-            notes += [f"Odd one out of three, an estimate: {named(odd)} ({estimate.TRIPLES}). {without}"] if odd else []
+            known = all(estimate.counted(model.anatomy) for model in self.opened)
+            how_often = estimate.TRIPLES if known else estimate.UNCOUNTED
+            notes += [f"Odd one out of three, an estimate: {named(odd)} ({how_often}). {without}"] if odd else []
         return Family(tuple(self.models), (*edges, *self._merged()), first, (self._spoken(), *notes), apart)
 
     def _into_merge(self, i: int, j: int) -> bool:
@@ -216,9 +219,11 @@ class Tree:
         """One edge in words and numbers."""
         factor, kept = float(self.rows.factor[i, j]), int(self.rows.count()[i, j])
         score = estimate.score(self.about[i], self.about[j]) if self.about[i] and self.about[j] else 0.0
-        if direction is None and (chance := estimate.chance(score)):
+        known = all(estimate.counted(self.opened[k].anatomy) for k in (i, j))
+        if direction is None and known and (chance := estimate.chance(score)):
             direction = (ESTIMATED, 1 if score > 0 else -1, f"score {abs(score):.1f}: {chance}")
-        outside = f"score {abs(score):.1f}: no population like this one" if abs(score) > estimate.MOST_SCORE else ""
+        unlike = abs(score) > estimate.MOST_SCORE or (not known and estimate.chance(score) is not None)
+        outside = f"score {abs(score):.1f}: {estimate.UNCOUNTED}" if unlike else ""
         level, way, why = direction or (None, 1, outside)
         p, c = (i, j) if way > 0 else (j, i)
         path, shown = self._parent(p, c, outgroup) if self.rows.later(p, c) > 0 else (None, False)
@@ -281,7 +286,11 @@ class Tree:
         )
 
     def _common_draw(self) -> list[str]:
-        """Say whether biases of keys, which training leaves alone, began as one draw."""
+        """Say whether biases of keys, which training leaves alone but for rounding, are alike.
+
+        Where they begin at zero, as in BERT, an optimiser makes steps of the rounding: then a common ancestor shows,
+        and no draw.
+        """
         speak = [model for model in self.opened if fossils.why_silent(model) is None]
         pairs = list(combinations([fossils.key_biases(model) for model in speak], 2))
         if not pairs:
@@ -289,8 +298,9 @@ class Tree:
         values = [fossils.common_draw(*pair).log10_p for pair in pairs]
         shown = [value for value in values if value <= np.log10(LEVEL / len(pairs))]
         return [
-            f"Biases of keys, which training leaves alone: a common initial draw in {len(shown)} of {len(pairs)} pairs "
-            f"(log10 p at most {max(values):.1f}). That is less than descent: two trainings from one seed share it too."
+            f"Biases of keys, which training leaves alone but for rounding: alike in {len(shown)} of {len(pairs)} "
+            f"pairs (log10 p at most {max(values):.1f}). They have a common initial draw, or a common ancestor: this "
+            "is less than descent, since two trainings from one seed share it too."
         ]
 
     def _spoken(self) -> str:
@@ -309,19 +319,19 @@ class Tree:
 def _distances(n: int, blocks: Sequence[tuple[int, int, BlockResult]]) -> merges.Distances:
     """Arrange what was read of single tensors."""
     keys = list(
-        dict.fromkeys((b.block, role) for *_, b in blocks for side in "ab" for role in b.detail[side]["squares"])
+        dict.fromkeys((b.block, role) for *_, b in blocks for side in "ab" for role in b.detail.own[side]["squares"])
     )
     at = {key: k for k, key in enumerate(keys)}
     squared = np.full((len(keys), n, n), np.nan)
     norms, rounding = np.full((len(keys), n), np.nan), np.full((len(keys), n), np.nan)
     for i, j, b in blocks:
-        for role, value in b.detail["apart"].items():
+        for role, value in b.detail.own["apart"].items():
             squared[at[b.block, role], [i, j], [j, i]] = value
         for model, side in ((i, "a"), (j, "b")):
-            for role, value in b.detail[side]["squares"].items():
+            for role, value in b.detail.own[side]["squares"].items():
                 k = at[b.block, role]
                 squared[k, model, model] = 0.0
-                norms[k, model], rounding[k, model] = value, b.detail[side]["rounding"][role]
+                norms[k, model], rounding[k, model] = value, b.detail.own[side]["rounding"][role]
     return merges.Distances(keys, squared, norms, rounding)
 
 

@@ -1,6 +1,7 @@
 """Measurements of each pair of a family: the embedding rows that both kept, and how far their weights are apart.
 
-Both are statistics without a p-value, so that the engine of a study keeps them, resumes them and bounds their memory.
+Both are measurements and no tests (`provlab.plugins.MEASUREMENTS`), with the methods of a statistic, so that the engine
+of a study keeps them, resumes them and bounds their memory.
 """
 
 from collections.abc import Iterable
@@ -11,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.statistics import register
-from provlab.statistics.base import BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab.statistics.text import common, spellings
 
 #: how far two rows may be from parallel: in float32 the roundings of training add up, in fewer bits one of them rules
@@ -83,7 +84,6 @@ def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], fl
     return ids, float(np.log(products[ids].sum() / squares[ids].sum())), True
 
 
-@register
 class KeptRows(Statistic):
     """Rows of the embedding that neither model of a pair trained since they parted; the value is ln of their factor."""
 
@@ -114,8 +114,8 @@ class KeptRows(Statistic):
         first, second = ids or [np.arange(min(len(rows), len(others)))] * 2
         bound = max(coarse, as_coarse)
         kept, factor, readable = kept_rows(rows[first].astype(np.float64), others[second].astype(np.float64), bound)
-        detail = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
-        return BlockResult(None, factor, None, detail, first[kept])
+        own = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
+        return BlockResult(None, factor, None, Detail(own=own), first[kept])
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The one unit, its rows with it."""
@@ -164,7 +164,6 @@ def kurtosis(values: NDArray[np.floating]) -> float:
     return float(np.square(squares).mean() / max(squares.mean() ** 2, np.finfo(float).tiny))
 
 
-@register
 class WeightDistance(Statistic):
     """Distance of all weights that have one shape in both models, squared tensor by tensor."""
 
@@ -186,15 +185,20 @@ class WeightDistance(Statistic):
         (own, about), (others, as_about) = a, b
         shared = [role for role, array in own.items() if role in others and array.shape == others[role].shape]
         apart = {role: float(np.square(own[role].astype(np.float64) - others[role]).sum()) for role in shared}
-        return BlockResult(block, sum(apart.values()), None, {"apart": apart, "a": about, "b": as_about})
+        return BlockResult(block, sum(apart.values()), None, Detail(own={"apart": apart, "a": about, "b": as_about}))
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The distance, and what was read of each model alone."""
         sides = {
             side: {
-                "squares": sum(block.detail[side]["matrices"] for block in blocks),
-                **{k: float(np.mean([block.detail[side][k] for block in blocks[1:]])) for k in ("kurtosis", "gains")},
+                "squares": sum(block.detail.own[side]["matrices"] for block in blocks),
+                **{
+                    k: float(np.mean([block.detail.own[side][k] for block in blocks[1:]]))
+                    for k in ("kurtosis", "gains")
+                },
             }
             for side in "ab"
         }
-        return Outcome(float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), None, sides)
+        return Outcome(
+            float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), None, Detail(own=sides)
+        )

@@ -116,7 +116,8 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
     distances
         Distances of all pairs.
     earlier
-        ``(n, n)``: True where the first is known to be earlier than the second; no merge is earlier than all parents.
+        ``(n, n)``: True where the first is known to be earlier than the second, since rows that no training reached are
+        longer. No mean is earlier than all parents; slerp makes such rows longer, and so does a change subtracted.
     """
     merges: dict[int, Merge] = {}
     n = distances.squared.shape[1]
@@ -125,7 +126,8 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
         for x in range(n):
             others = [i for i in range(n) if i != x and i not in merges]
             merge = rule(distances, x, others) if x not in merges and len(others) > 1 else None
-            if merge and not earlier[x, list(merge.parents)].all():
+            mean = merge is not None and merge.method != SLERP and min(merge.shares) >= 0
+            if merge and not (mean and earlier[x, list(merge.parents)].all()):
                 merges[x] = merge
     return merges
 

@@ -13,6 +13,7 @@ from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
+from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
 from provlab.statistics.base import BY_THEOREM, Options
 
 if TYPE_CHECKING:
@@ -242,6 +243,27 @@ class Forest(views.Report):
         parts.append(views.Listed("What this cannot know", CANNOT_KNOW))
         return parts + [views.Listed("Not compared", self.not_compared)] * bool(self.not_compared)
 
+    def card(self) -> Card:
+        """The families as drawn trees, and what qualifies them."""
+        names = short_names(self.sources)
+        single = [names[family.models[0]] for family in self.families if not family.edges]
+        body: list[str | views.Table | Branch] = [
+            branch for family in self.families if family.edges for branch in _branches(family, names)
+        ]
+        notes = [shortened(note, names) for family in self.families for note in family.notes]
+        levels = {edge.joined for edge in self.edges} | {edge.directed for edge in self.edges if edge.directed}
+        remarks = [
+            ("alone", ", ".join(single)),
+            ("families", self.levels[FAMILIES]),
+            ("estimated", self.levels[ESTIMATED] if ESTIMATED in levels else ""),
+            ("mind", in_short(notes)),
+            ("not known", in_short(CANNOT_KNOW) if self.edges else ""),
+            ("not compared", in_short(self.not_compared)),
+        ]
+        title = self.title().partition(" (")[0]
+        shown = [(label, text) for label, text in remarks if text]
+        return Card(f"{title}.", RELATED if self.edges else QUIET, body, [*shown, views.MORE])
+
     def drawn(self) -> "Figure":
         """Return the picture."""
         from provlab import plots  # matplotlib
@@ -297,6 +319,30 @@ class Forest(views.Report):
             about = f"style={style}, arrowhead={ends}, label={json.dumps(f'{e.words} ({e.levels})')}"
             lines.append(f"  {json.dumps(e.a)} -> {json.dumps(e.b)} [{about}];")
         return "\n".join(["digraph forest {", *lines, "}"])
+
+
+def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
+    """A family as trees to draw: each model below the first that an edge joins it to, the likeliest root on top."""
+    placed: set[str] = set()
+    order = [*family.root_set, *family.models]
+
+    def grown(model: str, words: str) -> Branch:
+        placed.add(model)
+        branches = []
+        for edge in family.edges:
+            other = edge.b if edge.a == model else edge.a if edge.b == model and edge.directed is None else None
+            if other is not None and other not in placed and other in family.models:
+                branches.append(grown(other, edge.words))
+        return Branch(f"{names[model]}{f'  ({words})' if words else ''}", branches)
+
+    later = {edge.b for edge in family.edges if edge.directed}
+    firsts = [model for model in order if model not in later] or order
+    trees = []
+    for model in [*firsts, *order]:
+        if model not in placed:
+            trees.append(grown(model, BRIDGE if family.bridge else ""))
+    further = [e for e in family.edges if e.relation in (MERGE, BRIDGE)]
+    return [*trees, *(Branch(f"{names[e.b]} is {e.words} {names[e.a]}") for e in further[1:])]
 
 
 def _told(related: Sequence[Pair], others: Sequence[Pair], names: Mapping[str, str]) -> str:

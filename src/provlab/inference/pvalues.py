@@ -231,6 +231,13 @@ def p_signs(losses: int, gains: int) -> float:
     return min(1.0, 2.0 * float(special.bdtr(min(losses, gains), losses + gains, 0.5)))
 
 
+def log10_signs(losses: int, gains: int) -> float:
+    """log10 of `p_signs`, also where that underflows."""
+    n, few = losses + gains, np.arange(min(losses, gains) + 1)
+    ways = special.gammaln(n + 1) - special.gammaln(few + 1) - special.gammaln(n - few + 1)
+    return min(0.0, float(special.logsumexp(ways) + math.log(2) * (1 - n)) / LN10)
+
+
 def in_words(p: float) -> str:
     """Write a p-value that came as a plain number: ``p = 0.012``, and never 0, to which a float may underflow."""
     return f"p = {p:.2g}" if p > 1e-300 else "p < 1e-300"

@@ -67,6 +67,11 @@ def write_chains(
     exponents = np.array(checked_tempers(tempers))
     if n < 1:
         raise InputError(f"n must be at least 1, not {n}")
+    if nll.context is not None and nll.context < 2:
+        raise InputError(
+            f"what stands before an input has {len(nll.start):,} tokens and fills the context of {nll.name}; give a "
+            "shorter prompt"
+        )
     if length < 2 or (nll.context is not None and length > nll.context):
         raise InputError(f"length must be from 2 to {nll.context}, the context of {nll.name}, not {length}")
     k, each = len(exponents), -(-n // len(exponents))

@@ -7,12 +7,15 @@ test asks whether as many answers turned wrong as turned right.
 """
 
 import json
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from provlab.errors import InputError
 from provlab.inference import pvalues
@@ -20,6 +23,7 @@ from provlab.modeldiff.bootstrap import LEVEL
 from provlab.modeldiff.pipeline import Model
 
 _RESAMPLES = 4000  # of the bootstrap over items
+_LEAST = 15  # items of an interval of means: resamples of fewer scatter too little
 
 
 @dataclass(frozen=True)
@@ -56,16 +60,23 @@ def parsed(row: Mapping[str, Any], number: int) -> Item:
         name = str(row.get("doc_id", row.get("id", number)))
         if "arguments" in row:
             return _of_lm_eval(name, row)
-        context, answer, choices = str(row["prompt"]), row["answer"], row.get("choices")
+        context, answer, choices = _text(row["prompt"]), row["answer"], row.get("choices")
         if choices is None:
-            return Item(name, context, (_spaced(context, str(answer)),))
-        answers = tuple(_spaced(context, str(choice)) for choice in choices)
+            return Item(name, context, (_spaced(context, _text(answer)),))
+        answers = tuple(_spaced(context, _text(choice)) for choice in choices)
         return Item(name, context, answers, _right(answer, [str(choice) for choice in choices]))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise InputError(
             f"line {number} is no item ({type(error).__name__} {error}); give lines of lm-eval's --log_samples, or "
             '{"prompt": ..., "answer": ...} and perhaps "choices": [...]'
         ) from error
+
+
+def _text(value: Any) -> str:
+    """Text, or a number as text; what is missing (null) is no text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise TypeError(f"{value!r} is no text")
+    return str(value)
 
 
 def _of_lm_eval(name: str, row: Mapping[str, Any]) -> Item:
@@ -85,13 +96,15 @@ def _right(target: Any, answers: Sequence[str]) -> int:
     plain = [answer.strip() for answer in answers]
     if isinstance(target, str) and target.strip() in plain:
         return plain.index(target.strip())
-    number = int(target)
+    number = int(target) if str(target).strip().lstrip("-").isdecimal() else -1
     if not 0 <= number < len(answers):
         raise ValueError(f"target {target!r} is none of {len(answers)} answers")
     return number
 
 
 def _spaced(context: str, answer: str) -> str:
+    if not answer.strip():
+        raise ValueError("an answer is empty")
     return answer if answer[:1].isspace() or context[-1:].isspace() or not context else f" {answer}"
 
 
@@ -104,7 +117,8 @@ def lines(text: str) -> list[dict[str, Any]]:
         A line is no JSON object, or there is none.
     """
     rows = []
-    for number, line in enumerate(text.splitlines(), 1):
+    # a string of JSON may hold the other characters at which `splitlines` cuts, such as U+2028
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
         if line.strip():
             try:
                 row = json.loads(line)
@@ -149,10 +163,21 @@ class Answered:
 
 @dataclass(frozen=True)
 class Paired:
-    """All items under A and B, the one that costs B most first."""
+    """All items under A and B, the one that costs B most first.
+
+    Attributes
+    ----------
+    items
+        Each question once.
+    seed
+        Seeds the resamples.
+    repeated
+        How many lines asked a question that an earlier one had asked, and were left out.
+    """
 
     items: tuple[Answered, ...]
     seed: int = 0
+    repeated: int = 0
 
     @property
     def turned(self) -> tuple[int, int]:
@@ -165,14 +190,21 @@ class Paired:
         """p-value of as many answers turning wrong as right: McNemar's exact test, two-sided."""
         return pvalues.p_signs(*self.turned)
 
+    @property
+    def log10_p(self) -> float:
+        """log10 of `p`, also where that underflows to 0."""
+        return pvalues.log10_signs(*self.turned)
+
     def accuracy(self) -> tuple[float, float]:
         """Share of right answers of A, and of B."""
         a, b = np.mean([item.right for item in self.items], axis=0)
         return float(a), float(b)
 
     def mean(self, values: Sequence[float]) -> list[float]:
-        """Mean over items with its 95% interval, by bootstrap over items."""
+        """Mean over items with its 95% interval, by bootstrap over items; an infinite one for fewer than 15."""
         array = np.asarray(values, dtype=float)
+        if len(array) < _LEAST:
+            return [float(array.mean()), -math.inf, math.inf]
         rng = np.random.default_rng(self.seed)
         means = array[rng.integers(len(array), size=(_RESAMPLES, len(array)))].mean(axis=1)
         low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
@@ -183,8 +215,18 @@ class Paired:
         return self.mean([item.costs for item in self.items])
 
     def more_right(self) -> list[float]:
-        """By how much B's share of right answers is higher, with its interval."""
-        return self.mean([float(item.right[1]) - float(item.right[0]) for item in self.items])
+        """By how much B's share of right answers is higher, with its 95% interval.
+
+        Resamples of answers that did not change would show no change for certain. So half a count is added to each
+        of the four kinds of items before the interval of a normal law is taken (Agresti and Min 2005, "Simple improved
+        confidence intervals for comparing matched proportions").
+        """
+        wrong, right = self.turned
+        n = len(self.items) + 2
+        middle = (right - wrong) / n
+        reach = float(special.ndtri((1 + LEVEL) / 2)) * math.sqrt(((right + wrong + 1) / n - middle**2) / n)
+        value = (right - wrong) / len(self.items)
+        return [value, max(-1.0, min(value, middle - reach)), min(1.0, max(value, middle + reach))]
 
     def divergence(self) -> tuple[list[float], list[float]]:
         """KL(A || B) and KL(B || A) over the right answers (nats per token), means over items with intervals."""
@@ -208,13 +250,15 @@ def answered(a: Model, b: Model, rows: Sequence[Mapping[str, Any]], *, seed: int
     InputError
         A row is no item, or has a token that the models do not share, or is longer than their contexts.
     """
-    items = [parsed(row, number) for number, row in enumerate(rows, 1)]
+    items, repeated = distinct([parsed(row, number) for number, row in enumerate(rows, 1)])
     answers = []
     for item in a.bar(items, "and the other answer", "item"):
         readings = [_read(a, b, item, answer) for answer in item.answers]
         log_p = np.array([[-losses.sum() for losses in reading[0]] for reading in readings])  # (answers, 2)
         losses, greedy, divergence = readings[item.right]
-        right = log_p.argmax(axis=0) == item.right if len(item.answers) > 1 else greedy
+        # of equal answers any is right, whichever is the right one's place
+        equal = [item.answers[k] == item.answers[item.right] for k in log_p.argmax(axis=0)]
+        right = equal if len(item.answers) > 1 else greedy
         answers.append(
             Answered(
                 item.name,
@@ -225,7 +269,26 @@ def answered(a: Model, b: Model, rows: Sequence[Mapping[str, Any]], *, seed: int
                 (float(divergence[0]), float(divergence[1])),
             )
         )
-    return Paired(tuple(sorted(answers, key=lambda item: -item.costs)), seed)
+    return Paired(tuple(sorted(answers, key=lambda item: -item.costs)), seed, repeated)
+
+
+def distinct(items: Sequence[Item]) -> tuple[list[Item], int]:
+    """Each question once, under a name that no other has, and how many were repeats.
+
+    lm-eval writes a question once for each of its filters, and a test of pairs would take the copies as so many
+    questions. Files of several tasks, put together, use one number for several questions.
+    """
+    first: dict[Any, Item] = {}
+    for item in items:
+        first.setdefault((item.context, item.answers, item.right), item)
+    kept = list(first.values())
+    named, before = Counter(item.name for item in kept), Counter[str]()
+    result = []
+    for item in kept:
+        before[item.name] += 1
+        again = named[item.name] > 1
+        result.append(replace(item, name=f"{item.name} ({before[item.name]})") if again else item)
+    return result, len(items) - len(kept)
 
 
 def _read(

@@ -1,6 +1,7 @@
 """Names what a folder or file holds that cannot be read as weights, with the remedy."""
 
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from provlab.models.formats.pickle_names import pickles
 if TYPE_CHECKING:
     from provlab.models.formats.source import Files
 
+_SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
 _COMPARED = 2**26  # bytes of tensors that are compared with a pickle beside them
 
 #: ending of a file -> what it is, and what to give in its place
@@ -76,10 +78,10 @@ def unreadable(files: "Files", missing: str) -> str:
             return f"{files.label} has no {missing}, but {others[0]}: {kind}"
     shards = sorted(name for name in names if name.endswith(".safetensors"))
     if shards and "config.json" in names:
-        return (
-            f"{files.label} has {shards[0]} but no model.safetensors.index.json; copy the index too, or name a single "
-            "file model.safetensors"
-        )
+        if whole := [name for name in shards if not _SHARD.search(name)]:
+            which = f"{files.label}/{whole[0]}"
+            return f"{files.label} has no model.safetensors, but {', '.join(whole[:3])}; give the path of one: {which}"
+        return f"{files.label} has {shards[0]} but no model.safetensors.index.json; copy the index too"
     root = getattr(files, "root", None)  # a folder that holds one checkpoint further down, such as a snapshot
     inner = sorted(root.glob("**/config.json"))[:2] if root and not names else []
     if len(inner) == 1:

@@ -245,7 +245,7 @@ def loss(checkpoint: Checkpoint, text: str) -> float | None:
         raise InputError(
             f"the text has {len(ids)} tokens for {checkpoint.name}, and {length} are needed to measure a loss"
         )
-    log_probs = np.concatenate(list(next_token_log_probs(checkpoint.load_model(), tokens))).reshape(*tokens.shape, -1)
+    log_probs = np.concatenate(list(next_token_log_probs(checkpoint, tokens))).reshape(*tokens.shape, -1)
     return float(-np.take_along_axis(log_probs[:, :-1], tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 

@@ -7,7 +7,7 @@ are stored as codes and scales, and callers see no difference.
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 from threading import Lock
@@ -29,8 +29,13 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 #: what compilation, sharding and checkpointing of activations put into names, wherever they wrap a module
-_INSIDE = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module", "_fpw_module")
+_INSIDE = (
+    "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module", "_fpw_module", "module"
+)  # fmt: skip
 _ANYWHERE = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(_INSIDE)})\.")
+#: what adapters put there
+_ADAPTED = "base_layer"
+_UNMERGED = re.compile(r"\.lora_(?:embedding_)?A\b")
 _IN_BLOCK = re.compile(r"\.\d+\.")
 #: what data parallelism and adapters put before all names
 _BEFORE = ("module.", "base_model.model.")
@@ -46,6 +51,11 @@ _OF_TOKENIZERS = (
 _TEXTS = (".json", ".txt", ".model", ".jinja", ".codes", ".spm", ".tiktoken", ".tokenizer")  # how they end
 
 
+def unwrapped(name: str) -> str:
+    """Return a tensor's name without what training put into it, wherever that wrapped a module."""
+    return _ANYWHERE.sub("", name)
+
+
 def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, str]:
     """Return the name in the file of each tensor, by the name without what wrapped the model when it was saved.
 
@@ -56,9 +66,11 @@ def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, 
     Raises
     ------
     ValueError
-        Two tensors have one name without it.
+        Two tensors have one name without it, there are two models, or an adapter that was not merged.
     """
-    usual = {name: _ANYWHERE.sub("", name) for name in names}
+    if unmerged := next((name for name in names if _UNMERGED.search(name)), ""):
+        raise ValueError(f"{unmerged} is of an adapter that was not merged; merge it with peft (merge_and_unload)")
+    usual = {name: unwrapped(name).replace(f".{_ADAPTED}.", ".") for name in names}
     while more := next((w for w in _BEFORE if usual and all(n.startswith(w) for n in usual.values())), ""):
         usual = {name: short.removeprefix(more) for name, short in usual.items()}
     if outer := _outer(usual.values(), config):
@@ -67,7 +79,9 @@ def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, 
     stored: dict[str, str] = {}
     for name, short in usual.items():
         if (other := stored.setdefault(short, name)) != name:
-            raise ValueError(f"{other} and {name} are both {short}, without what wrapped them in training")
+            raise ValueError(
+                f"{other} and {name} are both {short}, without what wrapped them in training; save one alone"
+            )
     return stored
 
 
@@ -81,21 +95,32 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
     except UnknownArchitectureError:
         return ""
     embedding = architecture.parts[0].name
-    met = (name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}"))
-    before = next(met, "").removesuffix(architecture.prefix)
+    met = [name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}")]
+    _refuse_two(met, names)
+    before = next(iter(met), "").removesuffix(architecture.prefix)
     if before and not before.endswith(".") and architecture.prefix != "model.":
         return ""  # the end of a longer name, as ``bert.`` is of ``roc_bert.``; ``language_model.`` is a wrapper
     # no wrapper, but a part of the model, where other blocks lie elsewhere: an encoder beside a decoder
     return before if all(name.startswith(before) for name in names if _IN_BLOCK.search(name)) else ""
 
 
+def _refuse_two(places: Sequence[str], names: Collection[str]) -> None:
+    """Raise ValueError where the same blocks stand at two of these places: a model beside its teacher, or its mean."""
+    blocks: dict[frozenset[str], str] = {}
+    for place in places:
+        here = frozenset(n.removeprefix(place) for n in names if n.startswith(place) and _IN_BLOCK.search(n))
+        if here and (other := blocks.setdefault(here, place)) != place:
+            raise ValueError(f"it holds two models of one class, in {other}* and {place}*; save one of them alone")
+
+
 def renamings(stored: Mapping[str, str]) -> dict[str, str]:
     """Return `usual_names` as patterns of names and what takes their place, one after the other, for transformers."""
     patterns: dict[str, str] = {}
-    for word in _INSIDE:
+    for word in (*_INSIDE, _ADAPTED):
         most = max((f".{name}".count(f".{word}.") for name in stored.values()), default=0)
         patterns |= {rf"(?:^|(?<=\.)){word}\.(?#{i})": "" for i in range(most)}  # each takes away one
-    before = {_ANYWHERE.sub("", name).removesuffix(short) for short, name in stored.items()} - {""}
+    inner = {short: unwrapped(name).replace(f".{_ADAPTED}.", ".") for short, name in stored.items()}
+    before = {name.removesuffix(short) for short, name in inner.items()} - {""}
     return patterns | {f"^{re.escape(prefix)}": "" for prefix in before}
 
 
@@ -198,7 +223,7 @@ class WeightFiles:
         try:
             return {usual: (held[name], name) for usual, name in usual_names(held, self.config).items()}
         except ValueError as error:
-            raise CheckpointError(f"{self._source.label}: {error}; save one of them alone") from error
+            raise CheckpointError(f"{self._source.label}: {error}") from error
 
     def _alike(self, name: str, *files: str) -> bool:
         """Whether a tensor that several files hold is one."""

@@ -9,7 +9,9 @@ import numpy as np
 from provlab import statistics as registry
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
+from provlab.report.card import OPEN, QUIET, RELATED, Bar, Card, in_short
 from provlab.report.family import Tested
+from provlab.report.outcome import NOT_REJECTED, UNTESTED
 from provlab.report.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from provlab.plots import Figure
 
+TONES = {NOT_REJECTED: QUIET, UNTESTED: OPEN}  # of a card; all other outcomes find a relation
 HEADER = ("statistic", "log10 p", "paper's", "floor", "value", "agree", "reads")
 
 
@@ -76,6 +79,24 @@ class Comparison(Tested):
         lines = [f"{', '.join(names)}: {text}" for text, names in assumed.items()]
         return [table, self.verdict(), views.Listed("Assumed by", lines)]
 
+    def card(self) -> Card:
+        """The outcome, each test with a bar to its floor, and what qualifies it, in a line or two each."""
+        rows = []
+        for record in self.records:
+            numbers = views.numbers(record.outcome)
+            p, floor, agree = (numbers[name] for name in ("log10_p", "floor", "agree"))
+            if record.error or np.isnan(p):
+                rows.append([record.statistic, "not run" if record.error else "no p-value", "", "", ""])
+                continue
+            shown = "" if np.isnan(agree) else f"{agree:.1%}"
+            bar = Bar.of(p / floor if floor < 0 else 0.0)
+            rows.append([record.statistic, format_log10_p(p), bar, format_log10_p(floor), shown])
+        table = views.Table(("test", "log10 p", "to its floor", "floor", "units agree"), rows, right=(1, 3, 4))
+        remarks = [(label, in_short(sentences)) for label, sentences in self._verdict.qualified()]
+        a, b = (model["source"] for model in self.models)
+        tone = TONES.get(self.outcome, RELATED)
+        return Card(f"{a} and {b}: {self._verdict.answer}.", tone, [table] if rows else [], [*remarks, views.MORE])
+
     def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""
         from provlab import plots
@@ -84,7 +105,7 @@ class Comparison(Tested):
         series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
         ran = {record.statistic: record.outcome for record in self.records if record.outcome}
         return plots.block_bars(
-            series, {name: min(float(block.detail["floor"]) for block in ran[name].blocks) for name in series}
+            series, {name: min(float(block.detail.needed("floor")) for block in ran[name].blocks) for name in series}
         )
 
     def drawn(self) -> "Figure | None":

@@ -141,7 +141,7 @@ class Difference(views.Report):
             The number.
         level
             The chance of a wrong answer if the excess is no larger: over seeds where there are references
-            (`provlab.modeldiff.excess.AmongSeeds.p`), else over pieces of what was read.
+            (`provlab.modeldiff.excess.AmongSeeds.p`, a rank), else over pieces of what was read.
 
         Raises
         ------
@@ -167,7 +167,7 @@ class Difference(views.Report):
     def decision(self) -> dict[str, Any]:
         """What a reader decides by, each part with its interval; `sentence` holds all of it.
 
-        Keys: equal (up to rounding), larger_than_another_seed (True, False, None where no reference was given),
+        Keys: equal (up to rounding), larger_than_another_seed (True, False, None where references are none or too few),
         excess, rank_p, concentration and place (in words), text_costs.
         """
         a, b = (self.models[k]["name"] for k in range(2))
@@ -175,7 +175,7 @@ class Difference(views.Report):
             "equal": self.equal,
             "larger_than_another_seed": None,
             "excess": self.apart.seeds and self.apart.seeds.excess,
-            "rank_p": self.apart.seeds and self.apart.seeds.rank_p,
+            "rank_p": self.apart.seeds and self.apart.seeds.p(0.0),
             "concentration": "",
             "place": "",
             "text_costs": self.text_loss and _finite(self.text_loss[2]),
@@ -189,14 +189,16 @@ class Difference(views.Report):
             return result | {"sentence": words}
         parts = []
         if self.apart.seeds:
-            p = self.apart.seeds.p(0.0)
-            result["larger_than_another_seed"] = p <= LEVEL
-            larger = "is larger than another seed's" if p <= LEVEL else "is not shown to be larger than another seed's"
-            parts.append(
-                f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()} (Student's t, "
-                f"p = {p:.2g}, level {LEVEL:g}; exact rank among {len(self.apart.seeds.distances)} models, p = "
-                f"{self.apart.seeds.rank_p:.2g})"
-            )
+            p, least = self.apart.seeds.p(0.0), self.apart.seeds.least
+            among = f"among {len(self.apart.seeds.distances)} models"
+            result["larger_than_another_seed"] = p <= LEVEL if p > least or least <= LEVEL else None
+            if p <= LEVEL:
+                larger = f"is larger than another seed's (the farthest {among}, p = {p:.2g})"
+            elif p == least:
+                larger = f"may be larger than another seed's (the farthest {among}, as one in {1 / p:.0f} is by chance)"
+            else:
+                larger = f"is not shown to be larger than another seed's (its rank {among}, p = {p:.2g})"
+            parts.append(f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()}")
         else:
             parts.append(
                 f"Whether the change from {a} to {b} is larger than another seed's is not known: no reference was given"
@@ -295,8 +297,9 @@ class Difference(views.Report):
         if self.apart.references:
             sentences.append(
                 "A reference is a model of A's recipe with another seed. If B were one more of them, all models would "
-                "be exchangeable, so that the rank is exact. Student's t also takes the distances as a part of either "
-                "model and a rest, all of them normal. Both are for the text or draws that were read."
+                "be exchangeable, so that the rank is exact. The interval of the excess is Student's: it takes "
+                "distances as normal, and seeds that lie far out make it too narrow. Both are for the text or draws "
+                "that were read."
             )
         return sentences
 
@@ -482,6 +485,13 @@ def check_limit(above: float, level: float, references: int) -> None:
         raise InputError(f"the limit is a number of nats per token, at least 0, not {above}")
     if not 0 < level < 0.5:
         raise InputError(f"a level is a chance of a wrong answer, above 0 and below 0.5, not {level}")
+    if references and level < 1 / (references + 2):
+        n = references + 2
+        raise InputError(
+            f"{references} reference{'s' * (references > 1)} cannot reach the level {level:g}: one more seed is the "
+            f"farthest of {n} models one time in {n}; give {math.ceil(1 / level - 1e-9) - 2} references, --level "
+            f"{math.ceil(1000 / n) / 1000:g}, or no reference and a limit of your own"
+        )
     if not references and above == 0:
         raise InputError(
             "with no reference any two models are farther apart than 0; give references (--reference MODEL), or a "

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
 from provlab.report.views import Report, numbers
-from provlab.statistics.base import UNCALIBRATED, Options, Outcome
+from provlab.statistics.base import UNCALIBRATED, Options
+from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -195,10 +196,10 @@ def reach(outcome: Outcome | None) -> float:
     if outcome is None or outcome.floor is None:
         return np.nan
     details = [block.detail for block in outcome.blocks]
-    if not any("power" in detail for detail in details):
+    if all(detail.power is None for detail in details):
         return outcome.floor
-    best = [min(0.0, detail.get("power", detail.get("floor", 0.0))) for detail in details]
-    return max(outcome.floor, min(best) if "all_blocks" in outcome.detail else pvalues.fisher(best))
+    best = [min(0.0, detail.reach or 0.0) for detail in details]
+    return max(outcome.floor, min(best) if outcome.detail.all_blocks is not None else pvalues.fisher(best))
 
 
 @dataclass(frozen=True)
@@ -245,7 +246,7 @@ class Tested(Report):
         import pandas as pd
 
         rows = [
-            (r.a, r.b, r.statistic, block.block, block.value, block.log10_p, block.detail.get("paper_log10_p"))
+            (r.a, r.b, r.statistic, block.block, block.value, block.log10_p, block.detail.paper_log10_p)
             for r in self.records
             if r.outcome
             for block in r.outcome.blocks

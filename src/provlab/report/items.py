@@ -1,7 +1,9 @@
 """Questions with answers under two models, in words, as a table, as JSON."""
 
+import math
 from typing import Any
 
+from provlab.inference import pvalues
 from provlab.modeldiff.items import Paired
 from provlab.report import views
 from provlab.report.outputs import number
@@ -14,10 +16,11 @@ def items_words(paired: Paired) -> str:
     wrong, right = paired.turned
     a, b = paired.accuracy()
     more = number(paired.more_right())
+    repeated = f"; {paired.repeated:,} lines ask one of these again and are left out" if paired.repeated else ""
     return (
         f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%} (difference {more}); {wrong} turned "
-        f"wrong and {right} right (McNemar's exact test, p = {paired.p:.2g}). The right answer costs B "
-        f"{number(paired.costs())} nats per token more"
+        f"wrong and {right} right (McNemar's exact test, {pvalues.in_words(paired.p)}). The right answer costs B "
+        f"{number(paired.costs())} nats per token more{repeated}"
     )
 
 
@@ -35,6 +38,11 @@ def items_table(paired: Paired) -> views.Table:
     return views.Table(header, rows)
 
 
+def _finite(values: list[float]) -> list[float | None]:
+    """None for an end that no interval has."""
+    return [value if math.isfinite(value) else None for value in values]
+
+
 def items_json(paired: Paired) -> dict[str, Any]:
     """Everything; items by their names, so that a later run can be compared with it."""
     forth, back = paired.divergence()
@@ -45,9 +53,10 @@ def items_json(paired: Paired) -> dict[str, Any]:
         "more_right": paired.more_right(),
         "turned_wrong": wrong,
         "turned_right": right,
-        "mcnemar_p": paired.p,
-        "costs": paired.costs(),
-        "divergence": [forth, back],
+        "repeated": paired.repeated,
+        "mcnemar_log10_p": paired.log10_p,
+        "costs": _finite(paired.costs()),
+        "divergence": [_finite(forth), _finite(back)],
         "items": [
             {
                 "name": item.name,

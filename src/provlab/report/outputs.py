@@ -129,7 +129,7 @@ class Output:
         )
         if largest.first:
             token, share = largest.first
-            words += f"; {share:.0%} of it part first at {token!r}"
+            words += f"; in {share:.0%} of it the two models part first at {token!r}"
         return words
 
 

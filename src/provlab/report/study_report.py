@@ -1,5 +1,7 @@
 """What the statistics say of all pairs of many models: text, a table and a picture in a notebook, a frame."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +15,24 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
+from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
 from provlab.report.family import LEVEL, Tested
-from provlab.report.outcome import REJECTED, Evidence
+from provlab.report.outcome import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS, Evidence
+
+_SHOWN = 8  # pairs of one kind on a card
+_IN_A_COUNT = {REJECTED: "not independent"}  # outcomes in other words, where they are counted
+
+
+def _joined(sources: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
+    """Groups of models that pairs join, in the order of the models; single ones are left out."""
+    group = {source: {source} for source in sources}
+    for a, b in pairs:
+        if group[a] is not group[b]:
+            group[a] |= group[b]
+            for source in group[b]:
+                group[source] = group[a]
+    groups = {id(members): members for members in group.values() if len(members) > 1}
+    return [sorted(members, key=sources.index) for members in groups.values()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +66,7 @@ class StudyReport(Tested):
                 "b": record.b,
                 "statistic": record.statistic,
                 **views.numbers(record.outcome),
-                "detail": record.outcome.detail if record.outcome else {},
+                "detail": record.outcome.detail.as_record() if record.outcome else {},
                 "dependent": self.lineage.dependent(record.a, record.b),
                 "siblings": self.lineage.siblings(record.a, record.b),
             }
@@ -163,6 +181,43 @@ class StudyReport(Tested):
     def title(self) -> str:
         """How many models, and how they are judged."""
         return f"{len(self.sources)} models, judged by {self.family.words()}"
+
+    def card(self) -> Card:
+        """Families first, then the pairs by outcome; also those that are not rejected."""
+        names, outcomes = self.labels(), self.outcomes()
+        counts = Counter(outcomes.values())
+        counted = ", ".join(f"{count} {_IN_A_COUNT.get(outcome, outcome)}" for outcome, count in counts.most_common())
+        answer = f"{len(self.sources)} models, {len(outcomes)} pairs: {counted or 'none compared'}."
+        related = [pair for pair, outcome in outcomes.items() if outcome in REJECTIONS]
+        groups = [", ".join(names[source] for source in group) for group in _joined(self.sources, related)]
+        smallest: dict[tuple[str, str], tuple[float, str]] = {}
+        for record, p in zip(self.records, self.family.adjusted_log10_p, strict=True):
+            if not np.isnan(p):
+                pair = record.a, record.b
+                smallest[pair] = min(smallest.get(pair, (np.inf, "")), (float(p), record.statistic))
+        others = [pair for pair, outcome in outcomes.items() if outcome != NOT_REJECTED]
+        others.sort(key=lambda pair: (OUTCOMES.index(outcomes[pair]), smallest.get(pair, (0.0, ""))))
+        rows = []
+        for a, b in others[:_SHOWN]:
+            p, name = smallest.get((a, b), (np.nan, ""))
+            rows.append([f"{names[a]}, {names[b]}", outcomes[a, b], "" if np.isnan(p) else format_log10_p(p), name])
+        body: list[str | views.Table | Branch] = [Branch(f"family: {group}") for group in groups]
+        if rows:
+            body.append(views.Table(("pair", "outcome", "adjusted log10 p", "by"), rows, right=(2,)))
+        if len(others) > _SHOWN:
+            body.append(f"{len(others) - _SHOWN} more of these: -v.")
+        left = [f"{names[a]}, {names[b]}" for (a, b), outcome in outcomes.items() if outcome == NOT_REJECTED]
+        if left:
+            beyond = f"; and {len(left) - _SHOWN} more" * (len(left) > _SHOWN)
+            body.append(f"Not rejected: {'; '.join(left[:_SHOWN])}{beyond}.")
+        failed = Counter(f"{record.statistic}: {record.error}" for record in self.records if record.error)
+        remarks = [
+            ("judged by", self.family.words()),
+            ("not run", in_short([f"{reason} ({n} pairs)" for reason, n in failed.most_common()])),
+            ("mind", in_short(self.family.remarks())),
+        ]
+        tone = RELATED if related else QUIET if counts[NOT_REJECTED] else OPEN
+        return Card(answer, tone, body, [*[(label, text) for label, text in remarks if text], views.MORE])
 
     def parts(self) -> list[str | views.Table | views.Listed]:
         """The summary, what qualifies it, the pairs that are rejected, and the reasons of failures."""

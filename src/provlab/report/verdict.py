@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from provlab import statistics as registry
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.errors import one_line
 from provlab.inference import power
 from provlab.models.formats.dtypes import UNITS
@@ -26,8 +26,19 @@ from provlab.report.outcome import (
     ignores_order,
 )
 from provlab.statistics import flaws
-from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options, Outcome
+from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options
+from provlab.statistics.results import Outcome
 
+#: what each outcome means, in a few words
+_ANSWERS = {
+    IDENTICAL: "identical: configuration and weight files are the same, byte for byte",
+    SAME: "the same function, whatever the weights: one was made from the other, or both from a third",
+    REJECTED: "not independent",
+    ROWS: "rows of one origin; nothing is said of the rest of the weights",
+    ORDER: "alike by order alone, which is weaker than a rejection: an order costs nothing",
+    NOT_REJECTED: "not rejected: the tests saw nothing that independent models would not show",
+    UNTESTED: "could not be tested; this is no acquittal",
+}
 _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any choice that both share")
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
 _NO_DESCENT = "A common origin is not descent: the test does not say which cause it was, nor which model came first."
@@ -61,6 +72,41 @@ class Verdict:
         ]
         self.outcome = self._evidence.outcome
         self.text = " ".join(self._sentences())
+
+    # In one screen --------------------------------------------------------------------------------------------------
+
+    @property
+    def answer(self) -> str:
+        """What the outcome means, in a few words."""
+        if self.outcome == REJECTED and not any(registry.get(n).warrant == BY_THEOREM for n in self._rejecting):
+            return "more alike than the independent models on which the tests were calibrated"
+        return _ANSWERS[self.outcome]
+
+    def qualified(self) -> list[tuple[str, list[str]]]:
+        """A label, and the sentences that stand under it; a label without sentences is left out."""
+        strongest = min(self._rejecting, key=lambda name: self._p[name]) if self._rejecting else None
+        could_see = [
+            f"{share:.0%} of the units in common, {power.POWER:.0%} of the time, by {name}; fewer look like this"
+            for name, share in self._strongest_share()
+            if self.outcome == NOT_REJECTED
+        ]
+        first = {ORDER: [_ORDER], ROWS: ["rows copied from one into the other, which costs nothing"]}
+        causes = f"{'; '.join([*first.get(self.outcome, []), *_CAUSES])}; no test says which, nor which model was first"
+        why = (
+            [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
+        )
+        hiding = flaws.hiding(self._tested) if self.outcome == NOT_REJECTED else []
+        labelled = [
+            ("why", why),
+            ("how rare", [f"p about {_power(self._p[strongest])} by {strongest}"] if strongest else []),
+            ("beside it", self._of_any_order() if self.outcome in (ORDER, ROWS) else []),
+            ("could see", could_see),
+            ("may be", [causes] if strongest and self.outcome != IDENTICAL else []),
+            ("not run", self._missing()),
+            ("mind", [*self._read(), *_of_models(self._models), *self._family.remarks()]),
+            ("fooled by", ["; ".join(flaw.what for flaw in hiding)] if hiding else []),
+        ]
+        return [(label, sentences) for label, sentences in labelled if sentences and self.outcome != IDENTICAL]
 
     def _sentences(self) -> list[str]:
         if self.outcome == IDENTICAL:
@@ -157,9 +203,9 @@ class Verdict:
     def _how_rarely(self, name: str) -> str:
         """Put the p-value of one statistic into words."""
         outcome = self._outcomes[name]
-        if "until_settled" in outcome.detail:
+        if outcome.detail.until_settled is not None:
             return f"By {name} the inverse of the e-value is {_power(self._p[name])}: a bound on p, not a probability."
-        paper = outcome.detail.get("paper_log10_p")
+        paper = outcome.detail.paper_log10_p
         in_paper = f" ({_power(paper)} by the paper's two-sided form)" if paper is not None else ""
         whom = "independent weights" if registry.get(name).warrant == BY_THEOREM else "such models"
         if self.outcome == ORDER:
@@ -170,7 +216,7 @@ class Verdict:
         """How much of the MLPs' output the agreeing units write: nearly all in a copy, little where one was framed."""
         for name in self._rejecting:
             details = [block.detail for block in self._outcomes[name].blocks]
-            shares = [min(detail["written"]) for detail in details if "written" in detail]
+            shares = [min(detail.written) for detail in details if detail.written]
             if shares:
                 return [f"The units that agree by {name} write {np.mean(shares):.0%} of the output of the MLPs."]
         return []
@@ -187,18 +233,20 @@ class Verdict:
 
     def _could_have_seen(self) -> list[str]:
         """How much two models must have in common for the strongest test that ran to reject: a figure for these two."""
-        shares = {
-            name: share
+        return [
+            f"{name} would have rejected, {power.POWER:.0%} of the time, if {share:.0%} of the units of each "
+            "block were the other's and still found their counterparts; a copy that keeps fewer would look like this."
+            for name, share in self._strongest_share()
+        ]
+
+    def _strongest_share(self) -> list[tuple[str, float]]:
+        """The test that would have seen the smallest share of common units, and that share; empty if none is known."""
+        shares = [
+            (name, share)
             for name in flaws.STANDING
             if name in self._evidence.able and (share := _smallest_share(self._outcomes[name], self._family.bar))
-        }
-        if not shares:
-            return []
-        name = min(shares, key=lambda name: shares[name])
-        return [
-            f"{name} would have rejected, {power.POWER:.0%} of the time, if {shares[name]:.0%} of the units of each "
-            "block were the other's and still found their counterparts; a copy that keeps fewer would look like this."
         ]
+        return [min(shares, key=lambda named: named[1])] if shares else []
 
     def _no_test(self) -> list[str]:
         sentences = []
@@ -207,7 +255,9 @@ class Verdict:
             which = f"{self._family.primary}, declared the one to judge by," if self._family.primary else "no statistic"
             counts = " that counts" * (self._family.primary in (None, *self._p) and bool(self._p))
             gives = f"gave no p-value{counts}" if self._family.primary else f"gave a p-value{counts}"
-            return [f"Independence could not be tested: {which} {gives}.", *self._described()]
+            advice = self._advised([*flaws.STANDING, *flaws.ORDER_FREE, *flaws.ANY_SHAPE])
+            more = [f"Not asked for, and may test it: {_names(advice)}."] * bool(advice)
+            return [f"Independence could not be tested: {which} {gives}.", *more, *self._described()]
         if alike := self._evidence.alike:
             figures = [self._figure(name) for name in alike]
             sentences.append(
@@ -253,7 +303,7 @@ class Verdict:
         values = [
             f"{name} {outcome.value:.3g}" + f" ({_SCORE})" * (name == "stream_score")
             for name, outcome in self._outcomes.items()
-            if name not in self._p and not outcome.detail.get("withheld")
+            if name not in self._p and not outcome.detail.withheld
         ]
         return [f"Descriptive, and no test: {', '.join(values)}."] if values else []
 
@@ -262,7 +312,7 @@ class Verdict:
     def _read(self) -> list[str]:
         """How much of the models was read, where that is not all."""
         sentences = []
-        everywhere = {n: o for n, o in self._outcomes.items() if "said" not in o.detail}
+        everywhere = {n: o for n, o in self._outcomes.items() if o.detail.said is None}
         depth = max((model.get("blocks", 0) for model in self._models), default=0)
         by_blocks = [n for n, o in everywhere.items() if o.blocks and o.blocks[0].block is not None]
         few = [name for name in by_blocks if len(everywhere[name].blocks) < depth]
@@ -270,7 +320,7 @@ class Verdict:
             blocks = [str(block.block) for block in everywhere[few[0]].blocks]
             sentences.append(f"Blocks read: {', '.join(blocks)}, which is {len(blocks)} of {depth}.")
         for name, outcome in self._outcomes.items():
-            whole = [block.detail["of_units"] for block in outcome.blocks if "of_units" in block.detail]
+            whole = [block.detail.of_units for block in outcome.blocks if block.detail.of_units]
             if whole:
                 units = " and ".join(f"{h:,}" for h in dict.fromkeys(whole[-1]))
                 sentences.append(
@@ -280,13 +330,14 @@ class Verdict:
                 )
         sentences += self._dropped()
         details = [outcome.detail for outcome in self._outcomes.values()]
-        return sentences + [detail[key] for key in ("said", "zeros") for detail in details if key in detail]
+        messages = [detail.said for detail in details] + [detail.zeros for detail in details]
+        return sentences + [text for text in messages if isinstance(text, str)]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
         by_counts: dict[tuple[int, ...], list[str]] = {}
         for name, outcome in self._outcomes.items():
-            dropped = [block.detail["dropped"] for block in outcome.blocks if "dropped" in block.detail]
+            dropped = [block.detail.dropped for block in outcome.blocks if block.detail.dropped]
             if dropped:
                 by_counts.setdefault(tuple(np.sum(dropped, axis=0).tolist()), []).append(name)
         return [
@@ -299,18 +350,18 @@ class Verdict:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         refused = _by_reason((r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error)
         withheld = _by_reason(
-            (n, self._with_names(o.detail["withheld"])) for n, o in self._outcomes.items() if o.detail.get("withheld")
+            (n, self._with_names(o.detail.withheld)) for n, o in self._outcomes.items() if o.detail.withheld
         )
         in_part = _by_reason(
             (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {self._with_names(silent[0])}")
             for name in self._p
-            if (silent := [b.detail["withheld"] for b in self._outcomes[name].blocks if "withheld" in b.detail])
+            if (silent := [b.detail.withheld for b in self._outcomes[name].blocks if b.detail.withheld])
         )
         blind = _by_reason(
             (name, f"{len(some)} of {len(self._outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
             for name in self._p
             if name not in self._rejecting
-            and (some := [b.detail["blind"] for b in self._outcomes[name].blocks if "blind" in b.detail])
+            and (some := [b.detail.blind for b in self._outcomes[name].blocks if b.detail.blind])
         )
         return [
             *(f"A copy may go unseen by {_names(n)} ({reason})." for reason, n in blind.items()),
@@ -344,6 +395,8 @@ class Verdict:
             [name for name in dict.fromkeys(names) if name not in self._family.statistics],
             gated=all(model.get("gated", True) for model in self._models),
             experts=any(model.get("experts", False) for model in self._models),
+            wide=len({model.get("width") for model in self._models}) > 1,
+            deep=len({model.get("blocks") for model in self._models}) > 1,
         )
         return fitting[:2]
 
@@ -355,13 +408,13 @@ def _framings(rejecting: set[str]) -> list[str]:
 
 def _smallest_share(outcome: Outcome, bar: float) -> float | None:
     """Smallest share of common units of each block that would be rejected; None where it is not known."""
-    blocks = [block for block in outcome.blocks if block.block is not None and "n" in block.detail]
-    if not blocks or "experts" in blocks[0].detail or "until_settled" in outcome.detail:
+    blocks = [block for block in outcome.blocks if block.block is not None and block.detail.n is not None]
+    if not blocks or blocks[0].detail.experts or outcome.detail.until_settled is not None:
         return None
-    if "all_blocks" in outcome.detail:  # one pair of blocks speaks for all
+    if outcome.detail.all_blocks is not None:  # one pair of blocks speaks for all
         blocks = blocks[:1]
-    counted = [power.units_that_count(block.detail.get("power", block.detail["floor"])) for block in blocks]
-    return power.smallest_share([block.detail["n"] for block in blocks], counted, bar)
+    counted = [power.units_that_count(block.detail.reach or 0.0) for block in blocks]
+    return power.smallest_share([block.detail.needed("n") for block in blocks], counted, bar)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provlab.engine.ledger import PairRecord
+from provlab.engine.table import PairRecord
 from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Outcome
+from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
+    from provlab.report.card import Card
 
 _STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}"
@@ -23,6 +24,8 @@ _STYLE = (
     "th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}"
     ".number{text-align:right;white-space:nowrap}code{white-space:pre-wrap;overflow-wrap:anywhere}figure{margin:1em 0}"
 )
+#: the last remark of a card
+MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 WIDTH, LONGEST_RULE = 100, 60  # characters: of a line of text, and of the rule below a heading
 
 
@@ -129,6 +132,13 @@ class Report(ABC):
     def drawn(self) -> "Figure | None":
         """Return the picture that stands below them in a notebook, None if there is nothing to draw."""
 
+    def card(self) -> "Card":
+        """The answer in one screen: by default the title and the parts that are no lists."""
+        from provlab.report.card import Card  # built of these parts
+
+        body = [part for part in self.parts() if not isinstance(part, Listed)]
+        return Card(self.title(), body=body, remarks=[MORE])
+
     def __str__(self) -> str:
         parts = [fill(part, WIDTH) if isinstance(part, str) else str(part) for part in self.parts()]
         return "\n\n".join([self.title(), *parts])
@@ -157,14 +167,14 @@ def numbers(outcome: Outcome | None) -> dict[str, float]:
     values: dict[str, float | None] = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
     if outcome:
         values |= {"value": outcome.value, "log10_p": outcome.log10_p, "floor": outcome.floor}
-        values |= {"paper_log10_p": outcome.detail.get("paper_log10_p"), "agree": _agree(outcome)}
+        values |= {"paper_log10_p": outcome.detail.paper_log10_p, "agree": _agree(outcome)}
     return {name: np.nan if number is None else float(number) for name, number in values.items()}
 
 
 def _agree(outcome: Outcome) -> float | None:
-    matched = [block.detail for block in outcome.blocks if "agree" in block.detail]
-    n = sum(detail["n"] for detail in matched)
-    return sum(detail["agree"] for detail in matched) / n if n else None  # every block may have been left out
+    matched = [block.detail for block in outcome.blocks if block.detail.agree is not None]
+    n = sum(detail.n or 0 for detail in matched)
+    return sum(detail.agree or 0 for detail in matched) / n if n else None  # every block may have been left out
 
 
 def record_json(record: PairRecord) -> dict[str, Any]:
@@ -174,10 +184,7 @@ def record_json(record: PairRecord) -> dict[str, Any]:
     outcome = record.outcome
     return {
         **{name: None if np.isnan(number) else number for name, number in numbers(outcome).items()},
-        **({"detail": outcome.detail} if outcome.detail else {}),
-        "blocks": [
-            {"block": block.block, "log10_p": block.log10_p, "value": block.value, "detail": block.detail}
-            for block in outcome.blocks
-        ],
+        **({"detail": detail} if (detail := outcome.detail.as_record()) else {}),
+        "blocks": [block.as_record() for block in outcome.blocks],
         "error": None,
     }

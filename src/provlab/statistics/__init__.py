@@ -26,7 +26,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from provlab import plugins
-from provlab.errors import ParameterError
+from provlab.errors import ParameterError, nearest
 
 if TYPE_CHECKING:
     from provlab.statistics.base import Statistic
@@ -41,7 +41,7 @@ class Entry:
     Attributes
     ----------
     module, kind : str
-        A module of this package, and the class in it.
+        A module, and the class in it.
     symbol : str
         In a picture, as TeX where it is mathematics.
     usual : bool
@@ -63,21 +63,30 @@ class Entry:
         return plain.translate(str.maketrans("", "", "${}"))
 
 
+_HERE = "provlab.statistics"
 REGISTRY = {
-    "phi_u": Entry("phi_u", "PhiU", r"$\phi_U$", usual=True, some_units=True),
-    "phi_h": Entry("phi_h", "PhiH", r"$\phi_H$", usual=True),
-    "phi_l2": Entry("phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
-    "phi_l2_blocks": Entry("phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
-    "phi_jsd": Entry("phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
-    "phi_match": Entry("phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
-    "phi_match_unsigned": Entry("phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
-    "phi_anchor": Entry("phi_anchor", "PhiAnchor", r"$\phi_{ANCHOR}$"),
-    "phi_e": Entry("phi_e", "PhiE", r"$\phi_E$"),
-    "phi_axes": Entry("phi_e", "PhiAxes", r"$\phi_{AXES}$"),
-    "phi_unseen": Entry("phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
-    "stream_score": Entry("phi_e", "StreamScore", "stream score"),
-    "phi_views": Entry("phi_views", "PhiViews", r"$\phi_{VIEWS}$"),
+    "phi_u": Entry(f"{_HERE}.phi_u", "PhiU", r"$\phi_U$", usual=True, some_units=True),
+    "phi_h": Entry(f"{_HERE}.phi_h", "PhiH", r"$\phi_H$", usual=True),
+    "phi_l2": Entry(f"{_HERE}.phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
+    "phi_l2_blocks": Entry(f"{_HERE}.phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
+    "phi_jsd": Entry(f"{_HERE}.phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
+    "phi_match": Entry(f"{_HERE}.phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
+    "phi_match_unsigned": Entry(f"{_HERE}.phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
+    "phi_e": Entry(f"{_HERE}.phi_e", "PhiE", r"$\phi_E$"),
+    "phi_axes": Entry(f"{_HERE}.phi_e", "PhiAxes", r"$\phi_{AXES}$"),
+    "phi_unseen": Entry(f"{_HERE}.phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
+    "stream_score": Entry(f"{_HERE}.phi_e", "StreamScore", "stream score"),
 }
+
+
+def _symbol(name: str) -> str:
+    """How a name is written in a picture, unless its class says so: ``phi_views`` as an index in capitals."""
+    stem, _, index = name.partition("_")
+    return rf"$\phi_{{{index.upper()}}}$" if stem == "phi" and index.isalpha() else name
+
+
+for _point in plugins.named(plugins.STATISTICS).values():
+    REGISTRY.setdefault(_point.name, Entry(_point.module, _point.attr, _symbol(_point.name)))
 #: what runs if no statistic is named
 USUAL = tuple(name for name, entry in REGISTRY.items() if entry.usual)
 
@@ -90,13 +99,13 @@ def register(kind: "Kind") -> "Kind":
 
     Units in a store are found by name, version and options: raise `version` when you change what it computes.
     """
-    REGISTRY[kind.name] = Entry(kind.__module__, kind.__qualname__, kind.symbol or kind.name)
+    REGISTRY[kind.name] = Entry(kind.__module__, kind.__qualname__, kind.symbol or _symbol(kind.name))
     _loaded[kind.name] = kind()
     return kind
 
 
 def get(name: str) -> "Statistic":
-    """Return a statistic by name: of this package, registered, or named by an entry point.
+    """Return a statistic by name: of this package, registered, or named by an entry point; or what is no test.
 
     Raises
     ------
@@ -106,12 +115,13 @@ def get(name: str) -> "Statistic":
     if name not in _loaded:
         if name in REGISTRY:
             entry = REGISTRY[name]
-            _loaded[name] = getattr(import_module(f"provlab.statistics.{entry.module}"), entry.kind)()
-        elif name in (installed := plugins.named(plugins.STATISTICS)):
-            register(installed[name].load())
+            _loaded[name] = getattr(import_module(entry.module), entry.kind)()
+        elif name in (measurements := plugins.named(plugins.MEASUREMENTS)):
+            _loaded[name] = measurements[name].load()()
         else:
-            known = ", ".join(dict.fromkeys([*REGISTRY, *sorted(installed)]))
-            raise ParameterError(f"no statistic is called {name!r}; there are {known}")
+            known = ", ".join(REGISTRY)
+            meant = nearest(name, list(REGISTRY))
+            raise ParameterError(f"no statistic is called {name!r}; there are {known}{meant}")
     return _loaded[name]
 
 

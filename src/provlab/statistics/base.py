@@ -23,11 +23,11 @@ from provlab import machine
 from provlab.errors import NotComparableError, ParameterError
 from provlab.files import digest
 from provlab.inference import pvalues
-from provlab.inference.matching import UnitRows
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
 from provlab.statistics import order
+from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +58,8 @@ def _check_device(device: str) -> None:
         raise ParameterError(f"device must be text such as cpu or cuda:0, not {device!r}")
     if device == "cpu":
         return
+    if device.lower() in ("gpu", "nvidia"):
+        raise ParameterError(f"there is no device {device!r}; did you mean cuda?")
     import torch  # slow to import, and statistics on weights do without
 
     with machine.using_device(device):
@@ -191,52 +193,6 @@ class Model:
         return self.checkpoint.name
 
 
-@dataclass(frozen=True)
-class BlockResult:
-    """One statistic on one block of one pair.
-
-    Attributes
-    ----------
-    block : int or None
-        Counted from 0; None for a statistic of the whole model.
-    value, log10_p : float
-        The raw statistic, and its log10 p where it has one.
-    detail : dict
-        What aggregation needs as well, JSON-able. ``floor`` is the smallest log10 p of so many units, ``power`` the
-        smallest that those which stayed could have given, if that is more, and ``withheld`` why there is none.
-    matching : array or None
-        ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
-        gate and by up. Where units were left out, of each that stayed, on the side that has fewer of these.
-    """
-
-    block: int | None
-    value: float
-    log10_p: float | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
-    matching: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One statistic on one pair: the aggregate over blocks, and the blocks.
-
-    Attributes
-    ----------
-    value : float
-        The raw statistic (mean Spearman correlation over blocks, minus a distance, a divergence in nats).
-    log10_p : float or None
-        The log10 p of the aggregate; ``None`` for a statistic that yields no p-value.
-    floor : float or None
-        The smallest log10 p that this statistic can reach on this pair.
-    """
-
-    value: float
-    log10_p: float | None
-    blocks: tuple[BlockResult, ...]
-    floor: float | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
-
-
 class Features(ABC):
     """Features that a statistic reads of one model; ``block(i)`` may read lazily and is called once per block."""
 
@@ -342,7 +298,7 @@ class Statistic(ABC):
         if a.anatomy.n_blocks != b.anatomy.n_blocks:
             raise NotComparableError(
                 f"{self.name} compares block with block, but {a.name} has {a.anatomy.n_blocks} and "
-                f"{b.name} {b.anatomy.n_blocks} blocks; give two models of equal depth"
+                f"{b.name} {b.anatomy.n_blocks} blocks"
             )
         return list(range(a.anatomy.n_blocks))
 
@@ -368,7 +324,7 @@ class Statistic(ABC):
         NotComparableError
             The statistic reads the order, and the detail holds no ``order``.
         """
-        if self.reads_order and result.log10_p is not None and "order" not in result.detail:
+        if self.reads_order and result.log10_p is not None and result.detail.order is None:
             raise NotComparableError(
                 f"{self.name} gives p-values, and nothing checks whether its units were sorted: compare OrderedRows by "
                 "correlation_with_identity, or set reads_order = False if no order of the units changes the p-value"
@@ -387,20 +343,19 @@ class Statistic(ABC):
         which = " and ".join(w for w, s in zip(("the first", "the second"), sides, strict=False) if s)
         has = f"{which or 'one of the two models'} has fewer than two hidden units there that write anything"
         has = has if block is None else f"block {block} is left out, as {has}"
-        detail = {"n": 0, "agree": 0, "floor": 0.0, "power": 0.0, "paper_log10_p": 0.0, "left_out": True}
-        log10_p = 0.0 if self.assumptions else None
-        return BlockResult(block, 0.0, log10_p, detail | {"withheld": has})
+        nothing = Detail(n=0, agree=0, floor=0.0, power=0.0, paper_log10_p=0.0, left_out=True, withheld=has)
+        return BlockResult(block, 0.0, 0.0 if self.assumptions else None, nothing)
 
     def outcome(self, blocks: Sequence[BlockResult]) -> Outcome:
         """`aggregate` of the blocks that were compared, beside those that were left out.
 
         Which blocks these are follows from each model's own weights, so the p-value of the others is one as before.
         """
-        living = [block for block in blocks if "left_out" not in block.detail]
+        living = [block for block in blocks if not block.detail.left_out]
         if len(living) == len(blocks):
             return self.aggregate(blocks)
         if not living:
-            return withheld(Outcome(0.0, None, tuple(blocks)), f"{blocks[0].detail['withheld']}; so is every other one")
+            return withheld(Outcome(0.0, None, tuple(blocks)), f"{blocks[0].detail.withheld}; so is every other one")
         return replace(self.aggregate(living), blocks=tuple(blocks))
 
 
@@ -435,28 +390,6 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
             )
 
 
-def of_matching(
-    correlation: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64], common: int = 0
-) -> dict[str, Any]:
-    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``, as `aggregated` takes it.
-
-    n units, of which ``agree`` have one partner by both; the smallest log10 p possible, where `common` of the units
-    are allowed for; and the paper's log10 p.
-    """
-    return {
-        "n": correlation.n,
-        "agree": int((first == second).sum()),
-        "floor": pvalues.log10_floor(correlation.n - common),
-        "paper_log10_p": correlation.paper_log10_p,
-    }
-
-
-def left_out(a: UnitRows, b: UnitRows) -> dict[str, Any]:
-    """Detail of a block, ``dropped``: how many units of either side were left out; empty where none was."""
-    dropped = [len(side.left_out) for side in (a, b)]
-    return {"dropped": dropped} if any(dropped) else {}
-
-
 def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
     """Aggregate the blocks of one pair; a single unit of the whole model (block None) stands for itself.
 
@@ -467,13 +400,13 @@ def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
     (`provlab.statistics.order`).
     """
     first = blocks[0]
-    about: dict[str, Any] = {}
+    about = Detail()
     labels = np.arange(len(blocks))
-    if "order" in first.detail:
-        about, labels = order.of_pair([block.detail for block in blocks])
+    if first.detail.order is not None:
+        about, labels = order.of_pair([block.detail.needed("order") for block in blocks])
     if first.block is None:
-        outcome = Outcome(first.value, first.log10_p, tuple(blocks), first.detail.get("floor"), first.detail | about)
-        return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
+        outcome = Outcome(first.value, first.log10_p, tuple(blocks), first.detail.floor, first.detail | about)
+        return withheld(outcome, about.withheld) if about.withheld else outcome
     value = float(np.mean([block.value for block in blocks]))
     if first.log10_p is None:
         return Outcome(value, None, tuple(blocks))
@@ -481,17 +414,12 @@ def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
     def fisher(numbers: list[Any], labels: NDArray[np.int64]) -> float:
         return pvalues.fisher(order.bonferroni(np.array(numbers), labels))
 
-    if "paper_log10_p" in first.detail:
-        paper = [block.detail["paper_log10_p"] for block in blocks]
-        about["paper_log10_p"] = fisher(paper, np.arange(len(blocks)))
+    if first.detail.paper_log10_p is not None:
+        paper = [block.detail.needed("paper_log10_p") for block in blocks]
+        about = replace(about, paper_log10_p=fisher(paper, np.arange(len(blocks))))
     if len(np.unique(labels)) < len(blocks):
-        about["together"] = labels.tolist()
+        about = replace(about, together=labels.tolist())
     log10_p = fisher([block.log10_p for block in blocks], labels)
-    outcome = Outcome(value, log10_p, tuple(blocks), fisher([block.detail["floor"] for block in blocks], labels), about)
-    return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
-
-
-def withheld(outcome: Outcome, why: str) -> Outcome:
-    """Return an outcome without its p-value in any form, and why it has none."""
-    detail = {key: value for key, value in outcome.detail.items() if key != "paper_log10_p"}
-    return replace(outcome, log10_p=None, floor=None, detail=detail | {"withheld": why})
+    floor = fisher([block.detail.needed("floor") for block in blocks], labels)
+    outcome = Outcome(value, log10_p, tuple(blocks), floor, about)
+    return withheld(outcome, about.withheld) if about.withheld else outcome

@@ -18,8 +18,8 @@ compute one function. Elsewhere it is as near to the block as constant weights c
 the model has. Which units are compared is thus settled by each model alone. The whole is one more test of the block.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,9 @@ from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Features, Model
+from provlab.statistics.base import Array, Features, Model
 from provlab.statistics.order import OrderedRows, of_experts
+from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.two_views import Views, viewed
 
 #: rows of the up projections of a block's experts that have any, by their names
@@ -125,10 +126,14 @@ class Whole(NamedTuple):
         The units that there really are, seen twice.
     down
         What each of these writes, ``(units, width)``.
+    written
+        Name of each expert -> what share of the block's output each of its units writes, ``(h,)``, once units of one
+        gate were brought together, in whichever expert they stand.
     """
 
     views: Views
     down: Array
+    written: Mapping[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -157,6 +162,7 @@ class Inputs(Features):
         assert block is not None
         mlps = self._mlps(block)
         of_block, views = carried(mlps.own, mlps.output), {}
+        whole = self._joined(mlps)
         for name in self.model.anatomy.mlps(block):
             gate, up = mlps.activations[name]
             down = mlps.downs[name].T
@@ -165,9 +171,10 @@ class Inputs(Features):
             really = [applied(units, rows, role) for role, rows in kinds.items()]
             if np.logical_and.reduce([rows.any(axis=1) for rows in really]).sum() < 2:
                 continue  # an expert that is empty, which anybody can add, stops no test of the others
-            within = shares(gate, up, down, units)
-            views[name] = viewed(gate, up, self.tokens, units, within * of_block[name], name=f"expert {name}")
-        return views[""] if list(views) == [""] else views | {WHOLE: self._joined(mlps).views}
+            # what an expert writes may be taken back by another one, so that neither share is one of the block's alone
+            written = np.minimum(shares(gate, up, down, units) * of_block[name], whole.written[name])
+            views[name] = viewed(gate, up, self.tokens, units, written, name=f"expert {name}")
+        return views[""] if list(views) == [""] else views | {WHOLE: whole.views}
 
     def whole(self, block: int) -> Whole:
         """All experts of a block as one MLP."""
@@ -204,7 +211,11 @@ class Inputs(Features):
         kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
         by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
         views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
-        return Whole(views, down[kept][views.gate.places])
+        ends = np.cumsum([len(mlps.gates[name]) for name in used])[:-1]
+        of_each = {name: np.zeros(len(rows)) for name, rows in mlps.gates.items()}
+        return Whole(
+            views, down[kept][views.gate.places], of_each | dict(zip(used, np.split(written, ends), strict=True))
+        )
 
     def _hidden(self, gate: Array, up: Array) -> Array:
         """What enters the down projection, by the activation function that the config names: GELU, or else SiLU."""
@@ -300,24 +311,38 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
     log10_p = {names: result.log10_p or 0.0 for names, result in results.items()}
     pair = min(log10_p, key=log10_p.__getitem__)
     counted = [result for names, result in results.items() if (names == (WHOLE, WHOLE)) == (pair == (WHOLE, WHOLE))]
-    details = [result.detail for result in counted]
+    details, every = [result.detail for result in counted], [result.detail for result in results.values()]
     tried = np.log10(len(results))
-    detail: dict[str, Any] = {name: sum(each[name] for each in details) for name in ("n", "agree")}
-    for name in ("floor", "paper_log10_p"):
-        detail[name] = min(0.0, float(min(result.detail[name] for result in results.values()) + tried))
-    if "order" in details[0]:
-        detail["order"] = [of_experts([each["order"][side] for each in details]) for side in (0, 1)]
-    for name, together in (("written", np.sum), ("tied", np.mean), ("dropped", np.sum)):
-        if known := [each[name] for each in details if name in each]:
-            detail[name] = together(known, axis=0).round(4).tolist()
-    if all("withheld" in result.detail for result in results.values()):
-        detail["withheld"] = details[0]["withheld"]
-    if reached := [result.detail["power"] for result in results.values() if "power" in result.detail]:
-        detail["power"] = min(0.0, float(min(reached) + tried))
-        blind = [result.detail["blind"] for result in results.values() if "blind" in result.detail]
-        if blind and not any(reached):  # none of them could have found a copy
-            detail["blind"] = blind[0]
-    detail |= {"experts": len(results), "pair": list(pair)}
+
+    def smallest_of(numbers: Iterable[float]) -> float:
+        return min(0.0, float(min(numbers) + tried))
+
+    def joined(name: str, together: Any) -> list[Any] | None:
+        known = [getattr(each, name) for each in details if getattr(each, name) is not None]
+        return together(known, axis=0).round(4).tolist() if known else None
+
+    detail = Detail(
+        n=sum(each.needed("n") for each in details),
+        agree=sum(each.needed("agree") for each in details),
+        floor=smallest_of(each.needed("floor") for each in every),
+        paper_log10_p=smallest_of(each.needed("paper_log10_p") for each in every),
+        written=joined("written", np.sum),
+        tied=joined("tied", np.mean),
+        dropped=joined("dropped", np.sum),
+        experts=len(results),
+        pair=list(pair),
+    )
+    if details[0].order is not None:
+        detail = replace(
+            detail, order=[of_experts([each.needed("order")[side] for each in details]) for side in (0, 1)]
+        )
+    if all(each.withheld for each in every):
+        detail = replace(detail, withheld=details[0].withheld)
+    if reached := [each.power for each in every if each.power is not None]:
+        detail = replace(detail, power=smallest_of(reached))
+        blind = {names: result.detail.blind for names, result in results.items() if result.detail.blind}
+        # a copy may be spread over all experts, each of which has as many units as the other model
+        if (WHOLE, WHOLE) in blind or (blind and not any(reached)):
+            detail = replace(detail, power=0.0, blind=blind.get((WHOLE, WHOLE), next(iter(blind.values()))))
     value = float(np.mean([result.value for result in counted]))
-    smallest = min(0.0, float(log10_p[pair] + tried))
-    return BlockResult(results[pair].block, value, smallest, detail, results[pair].matching)
+    return BlockResult(results[pair].block, value, smallest_of([log10_p[pair]]), detail, results[pair].matching)

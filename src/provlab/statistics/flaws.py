@@ -43,13 +43,19 @@ DISGUISES, FRAMINGS = (
 ORDERED, ORDER_FREE = frozenset(_TABLE["ordered"]), tuple(_TABLE["order_free"])
 #: statistics of the embedding alone
 ROWS = frozenset(_TABLE["rows"])
+#: statistics of two models of any shape
+ANY_SHAPE = tuple(_TABLE["any_shape"])
 #: statistics that no disguise without a cost hides from: an acquittal needs one of them
 STANDING = tuple(name for name in ORDER_FREE if not any(name in f.fooled for f in DISGUISES if not f.cost))
+#: tests one to one cannot see units that were spread where one model has more than so many times the other's: a copy
+#: that writes each unit over two or more has twice as many, and the zoo's models of one width the same number
+SPREAD = 1.5
 
 
-def applicable(names: Collection[str], *, gated: bool, experts: bool) -> list[str]:
-    """Leave out the statistics that refuse two models without gates, or with experts."""
+def applicable(names: Collection[str], *, gated: bool, experts: bool, wide: bool, deep: bool) -> list[str]:
+    """Leave out the statistics that refuse two models: without gates, with experts, of unequal width, or depth."""
     refused = [*_TABLE["gates"] * (not gated), *_TABLE["one_mlp"] * experts]
+    refused += [*_TABLE["one_width"] * wide, *_TABLE["one_depth"] * deep]
     return [name for name in names if name not in refused]
 
 

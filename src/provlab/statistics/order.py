@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
+from provlab.statistics.results import Detail
 
 Numbers = NDArray[np.float64]
 
@@ -196,28 +197,27 @@ def findings(orders: Sequence[Mapping[str, Any]], labels: NDArray[np.int64]) -> 
     }
 
 
-def of_pair(details: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], NDArray[np.int64]]:
+def of_pair(orders: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Detail, NDArray[np.int64]]:
     """Bring together what the blocks of a pair hold of both orders.
 
     Parameters
     ----------
-    details
-        The details of the blocks, each with ``order``: `described` of either model.
+    orders
+        `described` of the first and of the second model, for each block.
 
     Returns
     -------
-    dict, array
+    Detail, array
         For the outcome's detail: ``order``, the `findings` of either model, and, if both are sorted, ``withheld``: why
         there is no p-value. And `dependent` of the blocks. The order of a sorted model is that of its rule in every
         block, so all its blocks are one group.
     """
-    sides = [[detail["order"][side] for detail in details] for side in (0, 1)]
+    sides = [[order[side] for order in orders] for side in (0, 1)]
     labels = [groups(side) for side in sides]
     results = [findings(*side) for side in zip(sides, labels, strict=True)]
-    about: dict[str, Any] = {"order": results}
     log10_p = [finding["log10_p"] for finding in results]
-    if min(log10_p) <= np.log10(LEVEL) and max(log10_p) <= np.log10(BESIDE):
-        about["withheld"] = why_withheld(results)
+    both = min(log10_p) <= np.log10(LEVEL) and max(log10_p) <= np.log10(BESIDE)
+    about = Detail(order=results, withheld=why_withheld(results) if both else None)
     return about, dependent([label * (p > np.log10(BESIDE)) for label, p in zip(labels, log10_p, strict=True)])
 
 

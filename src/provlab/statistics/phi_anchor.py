@@ -15,7 +15,8 @@ one gate whose outputs cancel are merged with each other, so such decoys vanish.
 (`faint`) are often alone at a gate; so merged units are compared only if they and the anchor's units are among those
 that carry 90% of the output, a rule that was settled after such decoys had framed models without it.
 
-It reads each block twice, and is run when it is named.
+It reads each block twice. It is run when it is named, and beside the others where one model has so many more units
+that phi_MATCH could not see them spread (`provlab.statistics.flaws.SPREAD`).
 """
 
 import math
@@ -29,8 +30,9 @@ from numpy.typing import NDArray
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import applied, spanned
 from provlab.statistics import experts
-from provlab.statistics.base import BlockResult, Features, Model, Options
+from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
+from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views, tied
 
 #: merged units count if they are among the fewest that write this share of the output, as do the anchor's units
@@ -71,7 +73,7 @@ class OfExperts(experts.Inputs):
     def block(self, block: int | None) -> Parts:
         """Both activations of one block, and what its units write."""
         assert block is not None
-        return Parts(*self.whole(block))
+        return Parts(*self.whole(block)[:2])
 
 
 def along(parts: Parts, anchor: Views) -> Views:
@@ -120,8 +122,8 @@ class PhiAnchor(PhiMatchUnsigned):
     roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
-    def _in_groups(self, sides: Sequence[Views]) -> str:
-        """Groups are what this statistic brings together."""
+    def _spread(self, sides: Sequence[Views]) -> str:
+        """Units that were spread are what this statistic brings together."""
         return ""
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
@@ -140,5 +142,6 @@ class PhiAnchor(PhiMatchUnsigned):
         log10_p = [result.log10_p or 0.0 for result in results]
         first, two = int(np.argmin(log10_p)), math.log10(2)
         detail = results[first].detail
-        detail = detail | {name: min(0.0, detail[name] + two) for name in ("floor", "power")} | {"anchor": first}
-        return replace(results[first], log10_p=min(0.0, log10_p[first] + two), detail=detail, matching=None)
+        floor, power = (min(0.0, detail.needed(name) + two) for name in ("floor", "power"))
+        result = results[first].about(floor=floor, power=power, anchor=first)
+        return replace(result, log10_p=min(0.0, log10_p[first] + two), matching=None)

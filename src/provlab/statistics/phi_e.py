@@ -19,8 +19,9 @@ Adam treats axes alike, but not all directions: so `COMMON` of the dimensions ma
 is less by these. Rotating the stream (T3) hides a model from it.
 
 `StreamScore`: how much of one table is the other one, turned? The rotation that fits half of the tokens best is judged
-by the others: the share of the squares that it explains there. No change of basis touches it, but models that learned
-one language alike have a share, too, so that it is a score without a p-value.
+by the others: the share of the squares that it explains there, of rows of length one and of the better half of them. No
+change of basis touches it, nor does a minority of rows that were made long or drawn again; but models that learned one
+language alike have a share, too, so that it is a score without a p-value.
 """
 
 import math
@@ -34,23 +35,16 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import (
-    BY_THEOREM,
-    CALIBRATED,
-    UNCALIBRATED,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-)
+from provlab.statistics.base import BY_THEOREM, CALIBRATED, UNCALIBRATED, Features, Model, Options, Statistic
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import common, spellings
 
 Matrix = NDArray[np.float64]
 Table = tuple[NDArray[np.float32], NDArray[np.int64]]  # (vocabulary, width), and what each token is
 
+_ROUNDS = 4  # of choosing the tokens that fit a rotation
 _EMPTY = 1e-12  # of the largest eigenvalue: directions of the stream that no token uses
 
 
@@ -139,7 +133,8 @@ class PhiAxes(PhiE):
         cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
         again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
-        detail = {"n": width, "agree": again, "common": allowed, "floor": _log10_p(width, cosines.shape, allowed)}
+        floor = _log10_p(width, cosines.shape, allowed)
+        detail = Detail(n=width, agree=again, common=allowed, floor=floor)
         return BlockResult(block, again / width, _log10_p(again, cosines.shape, allowed), detail)
 
 
@@ -161,24 +156,43 @@ def _log10_p(again: int, shape: tuple[int, ...], allowed: int) -> float:
 
 
 class StreamScore(PhiE):
-    """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation."""
+    """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation.
+
+    Each row counts by its direction alone, and the half of the tokens that agree best decides: rows of tokens that no
+    text has can be made long, or drawn again, at no cost.
+    """
 
     name = "stream_score"
+    version = 2  # 1 was one of all rows by their squares, which a few long ones decide
     warrant = UNCALIBRATED
     reads_order = False
     assumptions = ""
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Fit on either half of the tokens, judge on the other."""
-        first, second = (rows.astype(np.float64) for rows in paired(a, b))
+        first, second = (_directions(rows.astype(np.float64)) for rows in paired(a, b))
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]
-        return BlockResult(block, float(np.mean(shares)), None, {"n": len(order)})
+        return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
+
+
+def _directions(rows: Matrix) -> Matrix:
+    """Rows of length one; those of nothing stay so."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
 def _explained(first: Matrix, second: Matrix, fit: NDArray[np.int64], judge: NDArray[np.int64]) -> float:
-    """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the judging tokens, with R and s of orthogonal Procrustes on the others."""
-    left, scales, right = np.linalg.svd(first[fit].T @ second[fit], full_matrices=False)
-    turned = first @ (left @ right) * (scales.sum() / np.square(first[fit]).sum())
-    return 1 - float(np.square(turned[judge] - second[judge]).sum() / np.square(second[judge]).sum())
+    """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the better half of the judging tokens, with the best s; 0 if that is < 0.
+
+    R is that of orthogonal Procrustes on the other tokens, and again on the better half of these, so that rows which
+    were turned apart from the rest do not choose it. For rows of length one the share is the mean cosine, squared.
+    """
+    chosen = fit
+    for _ in range(_ROUNDS):
+        left, _, right = np.linalg.svd(first[chosen].T @ second[chosen], full_matrices=False)  # (d, n) @ (n, d)
+        cosines = np.einsum("ij,ij->i", first @ (left @ right), second)
+        chosen = fit[cosines[fit] >= np.median(cosines[fit])]
+    judged = cosines[judge]
+    return float(max(judged[judged >= np.median(judged)].mean(), 0.0) ** 2)

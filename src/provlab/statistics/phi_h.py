@@ -15,9 +15,10 @@ from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BY_THEOREM, PASS, Array, BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import BY_THEOREM, PASS, Array, Features, Model, Options, Statistic
 from provlab.statistics.order import KEYS, MLP, PRODUCT, OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
+from provlab.statistics.results import BlockResult
 from provlab.statistics.text import one_pass, strings
 
 

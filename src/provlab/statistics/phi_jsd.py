@@ -21,17 +21,8 @@ from provlab.errors import NotComparableError
 from provlab.models.activations import next_token_log_probs, rounded_log_probs
 from provlab.models.formats.dtypes import UNITS
 from provlab.models.room import keep
-from provlab.statistics.base import (
-    PASS,
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-    numel,
-    require_positions,
-)
+from provlab.statistics.base import PASS, Array, Features, Model, Options, Statistic, numel, require_positions
+from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import Columns, common, cut, spellings
 
 ROWS = 256  # distributions compared at once, in float64
@@ -136,8 +127,10 @@ class PhiJSD(Statistic):
             )
         per_token = jensen_shannon(a.log_probs, b.log_probs, common(a.vocabulary, b.vocabulary))
         rounding, spread, unit = np.stack([a.about, b.about]).T
-        detail = {"rounding": float(rounding.max()), "spread": float(spread.min()), "unit": float(unit.max())}
-        return BlockResult(block, float(per_token.mean()), None, {"n": len(per_token)} | detail)
+        detail = Detail(
+            n=len(per_token), rounding=float(rounding.max()), spread=float(spread.min()), unit=float(unit.max())
+        )
+        return BlockResult(block, float(per_token.mean()), None, detail)
 
 
 def unit_of(model: Model) -> float:

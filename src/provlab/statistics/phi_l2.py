@@ -17,7 +17,7 @@ weights.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -31,20 +31,9 @@ from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.architectures import Segment
 from provlab.models.symmetry import check_complete
 from provlab.statistics import order
-from provlab.statistics.base import (
-    BY_THEOREM,
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Outcome,
-    Statistic,
-    aggregated,
-    tensor_names,
-    withheld,
-)
+from provlab.statistics.base import BY_THEOREM, Array, Features, Model, Options, Statistic, aggregated, tensor_names
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
+from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
 
 Weights = dict[str, Array]
 CHUNKS = 16  # pieces of an axis, at most
@@ -246,8 +235,10 @@ class PhiL2(Statistic):
         assert block is not None
         distances = block_distances(a, b, seed=options.seed, n_copies=options.n_permutations).tolist()
         floor = float(-np.log10(len(distances)))
-        orders = {"order": [a.order, b.order], "stream": [a.stream, b.stream]}
-        return BlockResult(block, -distances[0], _log10_p(distances), {"distances": distances, "floor": floor} | orders)
+        orders: dict[str, Any] = {"order": [a.order, b.order], "stream": [a.stream, b.stream]}
+        return BlockResult(
+            block, -distances[0], _log10_p(distances), Detail(distances=distances, floor=floor, **orders)
+        )
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """PERMTEST of the sum over blocks, which are permuted together: their own p-values are no independent ones.
@@ -255,18 +246,18 @@ class PhiL2(Statistic):
         Blocks that stand in one order in both models are permuted apart in each copy, and so would be more alike as
         they stand than in any copy: the first of them speaks for all.
         """
-        distances = np.array([block.detail["distances"] for block in blocks])
-        about, labels = order.of_pair([block.detail for block in blocks])
+        distances = np.array([block.detail.needed("distances") for block in blocks])
+        about, labels = order.of_pair([block.detail.needed("order") for block in blocks])
         chosen = np.unique(labels, return_index=True)[1]
         if len(chosen) < len(blocks):
-            about["together"] = labels.tolist()
+            about = replace(about, together=labels.tolist())
         floor = float(-np.log10(distances.shape[1]))
         # all blocks have one stream: one of them says whether it is sorted
-        stream, _ = order.of_pair([{"order": blocks[0].detail["stream"]}])
-        about |= stream if "withheld" in stream else {}
+        stream, _ = order.of_pair([blocks[0].detail.needed("stream")])
+        about |= stream if stream.withheld else Detail()
         log10_p = _log10_p(distances[chosen].sum(axis=0))
         outcome = Outcome(-float(distances[:, 0].sum()), log10_p, tuple(blocks), floor, about)
-        return withheld(outcome, about["withheld"]) if "withheld" in about else outcome
+        return withheld(outcome, about.withheld) if about.withheld else outcome
 
 
 def _log10_p(distances: Sequence[float] | NDArray[np.float64]) -> float:
@@ -296,9 +287,8 @@ class PhiL2Blocks(PhiL2):
         n_copies = options.n_block_permutations
         distances = block_distances(a, b, seed=options.seed, n_copies=n_copies, axes=[UNITS])
         floor = float(-np.log10(len(distances)))
-        return BlockResult(
-            block, -float(distances[0]), _log10_p(distances), {"floor": floor, "order": [a.order, b.order]}
-        )
+        detail = Detail(floor=floor, order=[a.order, b.order])
+        return BlockResult(block, -float(distances[0]), _log10_p(distances), detail)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, which permute units of their own; the value is the mean over blocks."""

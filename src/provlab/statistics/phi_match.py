@@ -27,7 +27,9 @@ may count write less than half of the output, a block that does not reject has n
 If most of its blocks are so, a pair has none. That takes p-values away and never makes one smaller. Where a model has
 most of its output from units in groups of like gates, as if each had been spread over several, the p-value stays, as
 models that were trained for a short time are so too; but the block could not have found a copy (``blind``), and its
-``power`` is none.
+``power`` is none. The same is said where one model has more than `SPREAD` times as many units. Units are paired one to
+one, and a copy that wrote each of its units over two or more, whatever their gates, has at least twice as many; where
+fewer than half of them were spread, the others are there to be found.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -48,21 +50,10 @@ from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
 from provlab.statistics import experts
-from provlab.statistics.base import (
-    CALIBRATED,
-    PASS,
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Outcome,
-    Statistic,
-    left_out,
-    of_matching,
-    withheld,
-)
+from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
+from provlab.statistics.flaws import SPREAD
 from provlab.statistics.phi_u import has_experts
+from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching, withheld
 from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views, grouped, viewed
 
@@ -71,6 +62,10 @@ TOO_FEW = "units whose gate and up projections differ write less than half of th
 TOO_FAINT = (
     "units agree that write less than 5% of the output, be it that they were put there to look alike or that others "
     "were put beside them"
+)
+MANY = (
+    "the {} has {:,} hidden units that write anything, and the other {:,}: a copy each of whose units was spread over "
+    "two or more has as many; phi_anchor brings them together"
 )
 IN_GROUPS = (
     "the {} has most of its output from units in groups of like gates, as if each had been spread over several; "
@@ -104,7 +99,7 @@ class Matched(NamedTuple):
     countable: int
     silent: str
     sides: tuple[Views, Views]
-    detail: dict[str, Any]
+    detail: Detail
 
 
 @dataclass(frozen=True)
@@ -149,8 +144,8 @@ class PhiMatch(Statistic):
     name = "phi_match"
     reads = "gate and up activations on text"
     # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
-    # units could inflate shares; 12: experts that are all active
-    version = 15
+    # units could inflate shares; 12: experts that are all active; 15: power beside a model of many more units
+    version = 16
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
@@ -229,10 +224,10 @@ class PhiMatch(Statistic):
         )
         sides, own = (Views(*a), Views(*b)), np.arange(len(by_gate))
         units = (own, by_gate) if len(a[0]) <= len(b[0]) else (by_gate, own)  # of either model, pair by pair
-        detail: dict[str, Any] = left_out(a[0], b[0])
+        detail = Detail(dropped=dropped(a[0], b[0]))
         fewer = min(sides, key=lambda side: len(side.gate)).gate.left_out
         if 0 < len(fewer) <= self.NAMED:
-            detail["without"] = fewer.tolist()
+            detail = replace(detail, without=fewer.tolist())
         evidence = by_gate == by_up
         shares = [side.written for side in sides if side.written is not None]
         silent, countable = "", len(by_gate)
@@ -245,7 +240,7 @@ class PhiMatch(Statistic):
                 evidence &= some[n]
             if evidence.sum() > allowing.allowance(len(by_gate)):
                 means = [float(cosines[n[evidence]].mean()) for cosines, n in zip(alike, units, strict=True)]
-            detail["tied"] = [round(mean, 4) for mean in means]
+            detail = replace(detail, tied=[round(mean, 4) for mean in means])
             if max(means) > self.MOST_TIED:
                 silent = LIKE_UP
             elif len(shares) == 2 and min(
@@ -254,7 +249,7 @@ class PhiMatch(Statistic):
                 silent = TOO_FEW
         written = [float(s[n[evidence]].sum()) for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
         if written:
-            detail["written"] = [round(share, 4) for share in written]
+            detail = replace(detail, written=[round(share, 4) for share in written])
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
         return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, sides, detail)
 
@@ -278,21 +273,28 @@ class PhiMatch(Statistic):
         idle = tied if carried else by_gate == by_up
         allowed = min(common + int(idle.sum()), result.n - 1)
         detail = matched.detail | of_matching(result, by_gate, by_up, allowed)
-        detail["power"] = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
+        power = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
+        detail = replace(detail, power=power)
         smallest = 0.0 if matched.silent == LIKE_UP else log10_p(idle)
         silent = matched.silent
         if not carried and not silent and log10_p(tied) <= self.SILENCED:
             silent = TOO_FAINT
         if silent and smallest > self.REJECTING:
-            detail |= {"floor": 0.0, "power": 0.0, "withheld": silent}
+            detail = replace(detail, floor=0.0, power=0.0, withheld=silent)
             smallest = 0.0
         # a copy that is found comes near what a block can reach; a few units that agree by chance do not
-        elif smallest > detail["power"] / 2 and (groups := self._in_groups(matched.sides)):
-            detail |= {"power": 0.0, "blind": groups}  # a valid p-value, and no evidence that nothing is there
+        elif smallest > power / 2 and (why := self._spread(matched.sides)):
+            detail = replace(detail, power=0.0, blind=why)  # a valid p-value, and no evidence that nothing is there
         return BlockResult(block, result.rho, smallest, detail, matching)
 
-    def _in_groups(self, sides: Sequence[Views]) -> str:
-        """Say which model has most of its output from units in groups of like gates; empty where none has."""
+    def _spread(self, sides: Sequence[Views]) -> str:
+        """Say which model may have each unit of the other spread over several; empty where none may.
+
+        It has many more units, or most of its output from units in groups of like gates.
+        """
+        units = [len(side.gate) for side in sides]
+        if max(units) > SPREAD * min(units):
+            return MANY.format(("first", "second")[units.index(max(units))], max(units), min(units))
         for which, side in zip(("first", "second"), sides, strict=True):
             if side.tied is not None and side.written is not None:
                 share = float(side.written[grouped(np.asarray(side.gate.rows))].sum())
@@ -307,14 +309,14 @@ class PhiMatch(Statistic):
 
 def unless_silenced(outcome: Outcome) -> Outcome:
     """Take the p-value from an outcome that does not reject if most of its blocks give none, and say why."""
-    silent = [block for block in outcome.blocks if "withheld" in block.detail]
+    silent = [block for block in outcome.blocks if block.detail.withheld]
     rejecting = outcome.log10_p is not None and outcome.log10_p <= PhiMatch.REJECTING
     if 2 * len(silent) <= len(outcome.blocks) or (rejecting and len(silent) < len(outcome.blocks)):
         return outcome
-    reasons = Counter(block.detail["withheld"] for block in silent)
-    why = reasons.most_common(1)[0][0]
+    reasons = Counter(block.detail.withheld for block in silent)
+    why = str(reasons.most_common(1)[0][0])
     if why == LIKE_UP:
-        least = min(max(block.detail["tied"]) for block in silent if block.detail["withheld"] == why)
+        least = min(max(block.detail.needed("tied")) for block in silent if block.detail.withheld == why)
         why = (
             "the gate and up projections of each unit of one model are too much alike to be matched apart, with a mean "
             f"|cosine| of {least:.2f} or more"

@@ -16,19 +16,9 @@ from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
-from provlab.statistics.base import (
-    BY_THEOREM,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Outcome,
-    Statistic,
-    aggregated,
-    left_out,
-    of_matching,
-)
+from provlab.statistics.base import BY_THEOREM, Features, Model, Options, Statistic, aggregated
 from provlab.statistics.order import OrderedRows
+from provlab.statistics.results import BlockResult, Outcome, dropped, of_matching
 
 PERMUTATION_ASSUMPTIONS = (
     "one of the two models stands in the order that training left: it was trained by an algorithm that treats hidden "
@@ -107,9 +97,8 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
     ranks = np.argsort(np.argsort(first)), np.argsort(np.argsort(second))
     if (ranks[0] == ranks[1]).sum() > (first == second).sum():
         first, second = ranks
-    detail = of_matching(result, first, second) | left_out(a, b)
-    if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
-        detail["order"] = [a.order, b.order]
+    known = [a.order, b.order] if isinstance(a, OrderedRows) and isinstance(b, OrderedRows) else None
+    detail = replace(of_matching(result, first, second), dropped=dropped(a, b), order=known)
     return BlockResult(block, result.rho, result.log10_p, detail, partners)
 
 
@@ -131,9 +120,11 @@ class PhiU(Statistic):
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""
         if a.anatomy.width != b.anatomy.width:
+            gated = all(any(role.partition(".")[0] == "gate" for role in model.anatomy.roles) for model in (a, b))
+            way = "phi_match can compare models" if gated else "of models without gates phi_e can compare embeddings"
             raise NotComparableError(
                 f"{self.name} needs models of equal width, but {a.name} has {a.anatomy.width} and {b.name} "
-                f"{b.anatomy.width}; phi_match can compare models of different width"
+                f"{b.anatomy.width}; {way} of different width"
             )
 
     def prepare(self, model: Model, options: Options) -> UpProjections:
@@ -186,11 +177,12 @@ class PhiU(Statistic):
             a, b = a.really, b.really
         result = correlation_with_identity(a, b, block, seed)
         if zeros := zeros_alike(a, b):
-            result = replace(result, detail=result.detail | {"zeros": zeros})
-        return result if options.units is None else replace(result, detail=result.detail | {"of_units": whole})
+            result = result.about(zeros=zeros)
+        return result if options.units is None else result.about(of_units=whole)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks; says so where zeros of both models stand at like places."""
         outcome = aggregated(blocks)
-        sentence = shared_zeros([block.detail.get("zeros", []) for block in blocks])
-        return replace(outcome, detail=outcome.detail | {"zeros": sentence}) if sentence else outcome
+        counts = [block.detail.zeros for block in blocks]
+        sentence = shared_zeros([each if isinstance(each, list) else [] for each in counts])
+        return outcome.about(zeros=sentence) if sentence else outcome

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference.matching import tie_seed, unit_rows
-from provlab.statistics.base import BY_THEOREM, BlockResult, Options
+from provlab.statistics.base import BY_THEOREM, Options
 from provlab.statistics.phi_e import Matrix, PhiE, Table, paired
 from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.results import BlockResult
 
 LEAST = 24  # unseen tokens: a perfect match of these has 10^-23.8
 MOST = 4096  # that are matched: of more, so many are drawn
@@ -99,9 +100,7 @@ class PhiUnseen(PhiE):
                 raise NotComparableError(f"{self.name} has no evidence: {notes[-1]}")
         own, others = (unit_rows(rows, name="the rows of untrained tokens") for rows in (first @ turn, second))
         result = correlation_with_identity(own, others, None, tie_seed(options.seed, self.name, None))
-        if notes:
-            result.detail["said"] = " ".join(notes)
-        return result
+        return result.about(said=" ".join(notes)) if notes else result
 
 
 def one_seed(name: str, alike: int, of: int) -> str:

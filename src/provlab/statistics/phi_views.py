@@ -23,8 +23,9 @@ from provlab.errors import NotComparableError
 from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import CALIBRATED, Array, BlockResult, Features, Model, Options, Outcome, Statistic
+from provlab.statistics.base import CALIBRATED, Array, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch, unless_silenced
+from provlab.statistics.results import BlockResult, Outcome
 from provlab.statistics.two_views import Views
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
@@ -125,7 +126,7 @@ class PhiViews(Statistic):
         if a.anatomy.width != b.anatomy.width:
             raise NotComparableError(
                 f"{self.name} compares rows and columns over the residual stream, which is {a.anatomy.width} wide in "
-                f"{a.name} and {b.anatomy.width} in {b.name}; phi_views_outer can compare them"
+                f"{a.name} and {b.anatomy.width} in {b.name}"
             )
         return super().blocks(a, b)
 

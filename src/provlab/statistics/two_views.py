@@ -11,7 +11,7 @@ from provlab.statistics.alive import living_rows
 
 Numbers = NDArray[np.float64]
 #: a gate stands in a group if another one differs from it by at most this share of the longer, by what they give on the
-#: text, constants apart. In the zoo 1 to 14% of an MLP's output is written by units in groups
+#: text, constants apart. In ten models of the zoo units in groups write 0 to 35% of an MLP's output, in one 99%
 GROUPED = 0.6
 
 

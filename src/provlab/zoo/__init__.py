@@ -1,6 +1,6 @@
 """The embedded zoo: small language models with a known lineage, trained on this machine on first use."""
 
-from provlab.zoo.build import build, locate, status
+from provlab.zoo.build import Unfinished, build, locate, status
 from provlab.zoo.corpus import held_out_text
 from provlab.zoo.reading import default_edition, families
 from provlab.zoo.recipes import TREE, Recipe, collection, lineage, parents, tokens
@@ -8,6 +8,7 @@ from provlab.zoo.recipes import TREE, Recipe, collection, lineage, parents, toke
 __all__ = [
     "TREE",
     "Recipe",
+    "Unfinished",
     "build",
     "collection",
     "default_edition",

@@ -1,13 +1,15 @@
 """Build the zoo: the models of an edition, parents before children, on several cores.
 
 A build can be stopped at any point, also by ``kill -9``. Models appear in the cache whole or not at all,
-those that are there are never made again, and two builds at once share the work.
+those that are there are never made again, and two builds at once share the work. A model whose process was killed, as
+where memory ran out, is tried once more; where that fails too, models that do not come from it are still made.
 """
 
 import contextlib
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -122,6 +124,27 @@ class _Worker:
             self.process.wait()
 
 
+class Unfinished(ZooError):
+    """Some models could not be made; all others that were asked for are there.
+
+    Attributes
+    ----------
+    models
+        Names of those that are not.
+    """
+
+    def __init__(self, message: str, models: frozenset[str]) -> None:
+        super().__init__(message)
+        self.models = models
+
+
+def _how_it_ended(code: int) -> str:
+    """A process's exit status in words."""
+    if code == -signal.SIGKILL:
+        return "was killed (signal 9: by somebody, or since memory ran out)"
+    return f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
 def _longest_below(recipes: Mapping[str, Recipe]) -> dict[str, int]:
     """Return the steps on the longest chain from each model down to a leaf, its own included."""
     longest: dict[str, int] = {}
@@ -138,6 +161,20 @@ def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int
     pending = set(missing)
     messages: queue.Queue[tuple[_Worker, dict[str, Any]]] = queue.Queue()
     workers: list[_Worker] = []
+    again: set[str] = set()  # tried a second time
+    faults: list[str] = []
+    given_up: set[str] = set()
+
+    def give_up(name: str, why: str) -> None:
+        """Leave out a model, and what is made from it."""
+        below = {other for other in pending if name in lineage(other, recipes)}
+        given_up.update(below)
+        pending.difference_update(below)
+        waiting[:] = [other for other in waiting if other not in below]
+        also = f"; {', '.join(sorted(below - {name}))} would be made from it" if len(below) > 1 else ""
+        faults.append(why + also)
+        progress.note(why)
+
     try:
         workers += [_Worker(messages) for _ in range(min(jobs, len(missing)))]
         while pending:
@@ -155,12 +192,25 @@ def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int
                 pending.remove(name)
                 progress.done(name, recipes[name].own_steps, folder_of(name, recipes))
             elif "failed" in message:
-                raise ZooError(message["failed"])
+                worker.name = None
+                give_up(name, message["failed"])
             else:
-                raise ZooError(
-                    f"the process that trained {name} ended with code {message['ended']}; its messages "
-                    "stand above, and the same command goes on with the models that are missing"
-                )
+                worker.close()
+                workers.remove(worker)
+                if name in pending or not workers:  # one that was idle is not missed
+                    workers.append(_Worker(messages))
+                ended = f"the process that trained {name} {_how_it_ended(message['ended'])}"
+                if name not in pending:
+                    continue
+                if name in again:
+                    way_out = "the same command goes on with the models that are missing"
+                    give_up(name, f"{ended} twice; its messages stand above, and {way_out}")
+                    continue
+                again.add(name)
+                waiting.insert(0, name)
+                progress.note(f"{ended}; it is tried once more")
+        if faults:
+            raise Unfinished(". ".join(faults), frozenset(given_up))
     finally:
         deadline = time.monotonic() + _SECONDS_TO_STOP
         for worker in workers:

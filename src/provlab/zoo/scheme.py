@@ -7,9 +7,9 @@ from functools import cache
 from provlab import zoo
 from provlab.errors import ParameterError, ProvlabError
 from provlab.zoo.build import locate
-from provlab.zoo.recipes import Recipe
+from provlab.zoo.recipes import Recipe, named
 
-__all__ = ["expand", "locate", "parent", "prepare", "recipe_of", "recipes_of", "text", "tree_order"]
+__all__ = ["check", "expand", "locate", "parent", "prepare", "recipe_of", "recipes_of", "text", "tree_order"]
 
 
 def expand(name: str) -> list[str]:
@@ -19,6 +19,14 @@ def expand(name: str) -> list[str]:
         return [name]
     recipes = zoo.families(edition or zoo.default_edition())
     return [f"{model}{at}{edition}" for model in tree_order(zoo.parents(zoo.collection(zoo.TREE, recipes)))]
+
+
+def check(name: str) -> None:
+    """Refuse a name that the zoo does not have; nothing is trained."""
+    model, _, edition = name.partition("@")
+    recipes = recipes_of(edition)
+    if model != "*":
+        named(model, recipes)
 
 
 def prepare(names: Sequence[str]) -> None:

@@ -35,6 +35,7 @@ ROWS = {
 FRAMING = (
     "align@origin", "embedding@origin", "align+embedding@origin", "faint=0.001@origin", "faint=0.03@origin",
     "faint=0.1@origin", "mimics@origin", "posing=0.1@origin", "posing=0.3@origin", "rows@origin",
+    "mimics+experts=2@origin",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from provlab import provenance
 from provlab.cli import arguments as common
 from provlab.errors import InputError
+from provlab_study.commands import check_checkout
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +24,8 @@ def _claims(arguments: argparse.Namespace) -> int:
     from provlab_study.publishing.results import Results
 
     common.check_json(arguments.json)
+    if not arguments.results:
+        check_checkout()
     if arguments.results and not Path(arguments.results).is_dir():
         raise InputError(f"--results {arguments.results} is no folder of results; give that of a profile")
     store = Results(Path(arguments.results)) if arguments.results else Results(provenance.results_root()).current()

@@ -13,12 +13,14 @@ from typing import Any
 
 from provlab import provenance
 from provlab.errors import ParameterError
+from provlab_study.commands import check_checkout
 
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
+    parser.epilog = "example: provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)"
     parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
     parser.add_argument("--force", action="store_true", help="run all of them again")
@@ -33,6 +35,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     from provlab_study.publishing import plan as plans
     from provlab_study.publishing.results import Results
 
+    check_checkout()
     plan = plans.Plan.read(Path(arguments.plan))
     consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
     if consent not in ("", "yes", "no"):

@@ -2,15 +2,19 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import fill
 
-from provlab import provenance
+from provlab import plugins, provenance
+from provlab.cli import arguments as common
 from provlab.errors import ParameterError
+from provlab_study.commands import check_checkout
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
+    parser.epilog = "example: provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1"
     parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
     parser.add_argument(
         "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
@@ -38,6 +42,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from provlab_study.publishing.experiment import checked_profile
     from provlab_study.publishing.plan import Plan
 
+    if not str(arguments.notebook).endswith(".ipynb"):
+        check_checkout()
     if arguments.list:
         print(_of_one(arguments.notebook) if arguments.notebook else _of_all())
         return 0
@@ -51,10 +57,19 @@ def _run(arguments: argparse.Namespace) -> int:
     if "profile" in declared.parameters_of(path):
         parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction
     default = provenance.results_root() / checked_profile(str(parameters.get("profile", "own"))) / path.name
+    common.check_models(_zoo_models(parameters.values()))
     output = Path(arguments.output) if arguments.output else default
     runner.run(path, parameters, output, progress=sys.stderr.isatty())
     print(output)
     return 0
+
+
+def _zoo_models(values: Iterable[object]) -> list[str]:
+    """Names with a scheme among parameters, and in lists of theirs."""
+    texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
+    return [
+        text for text in texts if isinstance(text, str) and text.partition(":")[0] in plugins.named(plugins.SCHEMES)
+    ]
 
 
 def _of_all() -> str:

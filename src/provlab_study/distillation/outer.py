@@ -6,7 +6,7 @@ to the model's logits, which no change of basis touches. But models that learned
 little, even if trained independently: it gives a score and no p-value.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,10 @@ from provlab.errors import NotComparableError
 from provlab.models.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import Array, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import centred, through_norm, writes
+from provlab.statistics.results import BlockResult
 from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views
 
@@ -90,4 +91,6 @@ class PhiViewsOuter(Statistic):
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the two matchings; what would be log10 p if the score were one stands in the detail."""
         result = _MATCH.compare_block(a, b, block, options)
-        return BlockResult(block, result.value, None, {**result.detail, "nominal": result.log10_p}, result.matching)
+        return BlockResult(
+            block, result.value, None, replace(result.detail, own={"nominal": result.log10_p}), result.matching
+        )

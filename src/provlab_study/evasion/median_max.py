@@ -21,16 +21,10 @@ from provlab.inference.matching import cosine_similarity, match_shuffled, tie_se
 from provlab.models.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import alive
-from provlab.statistics.base import (
-    Array,
-    BlockResult,
-    Features,
-    Model,
-    Options,
-    Statistic,
-)
+from provlab.statistics.base import Array, Features, Model, Options, Statistic
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import through_norm
+from provlab.statistics.results import BlockResult
 from provlab.statistics.text import one_pass
 
 N_INPUTS = 2048  # random inputs

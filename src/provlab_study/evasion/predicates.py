@@ -189,18 +189,23 @@ def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str
     return judge(ours, f"no residual of the {', '.join(named)} tells the groups apart", problems, bars)
 
 
-def separates_without_null(median_max: Mapping[str, Sequence[float]], *, level: float) -> Verdict:
+def separates_without_null(
+    median_max: Mapping[str, Sequence[float]], *, level: float, apart: float, narrow: float, excess: float
+) -> Verdict:
     """A threshold separates the groups, and the values of independent pairs are no p-values.
 
     Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
-    in a narrow band; and cautious p-values would lie above the uniform, not below.
+    in a narrow band; and cautious p-values would lie above the uniform, not below. Beside being significant, each must
+    be large enough to matter: the groups lie `apart`, the chain spans at most `narrow`, and the share of independent
+    pairs below some value exceeds that value by `excess`.
     """
     dependent, independent, chain = (np.array(median_max[key]) for key in ("dependent", "independent", "chain"))
     if not dependent.size or len(chain) < 2:
         return Verdict(NOT_RUN, "", NO_GROUPS)
     band = float(chain.max() - chain.min())
     p_band = float(stats.beta.cdf(band, len(chain) - 1, 2))  # of the range of uniforms
-    p_small = float(stats.kstest(np.clip(independent, 0, 1), "uniform", alternative="greater").pvalue)
+    small = stats.kstest(np.clip(independent, 0, 1), "uniform", alternative="greater")
+    p_small = float(small.pvalue)
     ours = (
         f"{len(dependent)} dependent {_range(dependent)}, {len(independent)} independent {_range(independent)}; "
         f"{len(chain)} that are independent of each other lie within {band:.2g}, {pvalues.in_words(p_band)} if uniform"
@@ -209,7 +214,14 @@ def separates_without_null(median_max: Mapping[str, Sequence[float]], *, level: 
         (not dependent.max() < independent.min(), "no threshold has all dependent pairs below it and no other"),
         (max(p_band, p_small) > level, "its values under independence could pass for p-values"),
     ]
-    return judge(ours, "the groups do not overlap, and values of independent pairs are far from uniform", problems)
+    bars = [
+        Bar("distance of the groups", [float(independent.min() - dependent.max())], apart, above=True),
+        Bar("band of values that are independent of each other", [band], narrow),
+        Bar("excess of small values under independence", [float(small.statistic)], excess, above=True),
+    ]
+    return judge(
+        ours, "the groups do not overlap, and values of independent pairs are far from uniform", problems, bars
+    )
 
 
 def _range(values: np.ndarray) -> str:

@@ -203,28 +203,43 @@ def family_wise(n_models: int, n_draws: int, seed: int) -> dict[str, dict[str, i
     return errors
 
 
-def peer_rows(forest: Forest, models: Mapping[str, Model], parents: Parents) -> pd.DataFrame:
-    """Edges and directions that each method gets right, in the families found here of models of these parents."""
+def true_families(parents: Parents) -> list[list[str]]:
+    """Models that hang together by their parents, each family in the order of the models; families of one are left out.
+
+    So are families with a merge, which no tree describes.
+    """
+    first = {
+        model: min(ancestors(model, parents) | {model}, key=lambda m: len(ancestors(m, parents))) for model in parents
+    }
+    families: dict[str, list[str]] = {}
+    for model in parents:
+        families.setdefault(first[model], []).append(model)
+    return [some for some in families.values() if len(some) > 1 and all(len(parents[model]) < 2 for model in some)]
+
+
+def peer_rows(forests: Sequence[Forest], models: Mapping[str, Model], parents: Parents) -> pd.DataFrame:
+    """Edges and directions that each method gets right in the true families of these models, whole.
+
+    All methods have one denominator, the true edges. A peer is given the true families, since it does not look for any;
+    this chapter is not, so that a true edge between two families that it split counts against it.
+    """
     right: Counter[str] = Counter()
-    edges = true_edges = answered = 0
-    for family in forest.families:
-        merged = any(edge.relation == MERGE for edge in family.edges)
-        if merged or len(family.models) < 2 or not set(family.models) <= parents.keys():
-            continue
-        true = {frozenset((parent, child)) for child in family.models for parent in parents[child]}
-        edges, true_edges = edges + len(family.edges), true_edges + len(true)
-        right["this chapter"] += sum(frozenset((e.a, e.b)) in true for e in family.edges)
+    drawn = [edge for forest in forests for edge in forest.edges]
+    true: set[frozenset[str]] = set()
+    for family in true_families(parents):
+        own = {frozenset((parent, child)) for child in family for parent in parents[child]}
+        true |= own
         for name, score in peers.SCORES.items():
-            scores = {pair: score(*(models[m] for m in pair)) for pair in combinations(family.models, 2)}
-            right[name] += len(peers.spanning(family.models, scores) & true)
-        ways = [e for e in family.edges if e.directed and frozenset((e.a, e.b)) in true]
-        answered += len(ways)
-        right["ways"] += sum(e.a in parents[e.b] for e in ways)
-        sharp = {model: peers.sharpness(models[model]) for model in family.models}
-        right["sharp"] += sum(sharp[child] < sharp[p] for child in family.models for p in parents[child])
-    rows = {name: [f"{right[name]} of {edges}", "-", "-"] for name in ("this chapter", *peers.SCORES)}
-    rows["this chapter"][1] = f"{right['ways']} of {answered} answered, of {true_edges}"
-    rows[peers.MOTHER][1] = f"{right['sharp']} of {true_edges}"
+            scores = {pair: score(*(models[m] for m in pair)) for pair in combinations(family, 2)}
+            right[name] += len(peers.spanning(family, scores) & own)
+        sharp = {model: peers.sharpness(models[model]) for model in family}
+        right["sharp"] += sum(sharp[child] < sharp[p] for child in family for p in parents[child])
+    right["this chapter"] = len(true & {frozenset((e.a, e.b)) for e in drawn})
+    ways = [e for e in drawn if e.directed and frozenset((e.a, e.b)) in true]
+    right["ways"] = sum(e.a in parents[e.b] for e in ways)
+    rows = {name: [f"{right[name]} of {len(true)}", "-", "-"] for name in ("this chapter", *peers.SCORES)}
+    rows["this chapter"][1] = f"{right['ways']} of {len(ways)} answered, of {len(true)}"
+    rows[peers.MOTHER][1] = f"{right['sharp']} of {len(true)}"
     rows["stemma"] = ["-", "-", peers.STEMMA]
     rows[peers.MODELDNA] = ["-", "-", peers.DECOMPOSED]
     return pd.DataFrame(rows, index=["edges right", "directions right", "published, on other models"]).T

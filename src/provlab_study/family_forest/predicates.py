@@ -56,8 +56,8 @@ def descent_right(evidence: Evidence, measurement: str, wrong: float, least: int
         f"{errors} of {len(shown)} edges that say descends are wrong, {drawn - len(shown)} of {drawn} do not say it; "
         f"{sum(bool(row.forward) for row in missing)} of {len(missing)} wrong where the parent is said to be missing"
     )
-    problems = [(errors > wrong * len(shown), f"{errors} of {len(shown)} edges that say descends are wrong")]
-    return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", problems)
+    bar = _bar("share of edges that say descends and are wrong", errors, len(shown), wrong, above=False)
+    return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=[bar])
 
 
 def directions_right(

@@ -205,9 +205,19 @@ class Accuser:
 
 ACCUSERS: Sequence[Accuser] = (
     Accuser("configuration and tokenizer", 1.0, "what scanners compare first", same_settings),
-    Accuser("cosine of norm weights", 0.98, "a public accusation, at 0.989", norm_cosine),
+    Accuser(
+        "cosine of norm weights",
+        0.98,
+        "said of Solar-Open-100B and GLM-4.5-Air (2026), at 0.989; threshold ours",
+        norm_cosine,
+    ),
     Accuser("spread of all projections", 0.9, "as the next, over all roles at once", spread),
-    Accuser("spread of attention", 0.9, "a public accusation, at 0.927", attention_spread),
+    Accuser(
+        "spread of attention",
+        0.9,
+        "said of Pangu Pro MoE and Qwen2.5-14B (arXiv 2507.03014), at 0.927; threshold ours",
+        attention_spread,
+    ),
     Accuser("CKA of the last layer", 0.9, "representation fingerprints; threshold ours", last_layer_cka),
     Accuser("cosine of weights", 0.5, "parameter cosine similarity; threshold ours", weight_cosine),
     Accuser("sketch of weights", 0.6, "fingerprint tools; threshold of one of them", sketch_score),

@@ -14,10 +14,11 @@ from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError, ProvlabError, reason
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Model, Options, Outcome
+from provlab.statistics.base import Model, Options
+from provlab.statistics.results import Outcome
 from provlab_study.in_the_wild.accusers import ACCUSERS, Accuser, Portrait
-from provlab_study.in_the_wild.packages import WildModel
 from provlab_study.shared.huref import HUREF
+from provlab_study.shared.packages import WildModel
 
 STRANGERS, KIN, HIDDEN = "independent", "parent and child", "the same, permuted"
 #: the mean of HuRef's three cosines
@@ -164,17 +165,17 @@ def wild_pairs(result: Sequence[WildModel], store: Store, options: Options) -> l
             continue
         records = {record.statistic: record for record in compared.records}
         compared_by = {name: record.outcome for name, record in records.items() if record.outcome is not None}
-        whole = compared_by["phi_u"].detail if "phi_u" in compared_by else {}
+        whole = compared_by["phi_u"].detail.all_blocks if "phi_u" in compared_by else None
         pairs.append(
             pair
             | {"scores": _scores(portrait(a), portrait(b)), "log10_p": _log10_p(records.values(), WILD)}
             | {"agree": {name: _agreement(outcome) for name, outcome in compared_by.items()}}
             | {"refused": {name: record.error for name, record in records.items() if record.error}}
-            | {"blocks": whole.get("all_blocks", {}).get("log10_p", [])}
+            | {"blocks": (whole or {}).get("log10_p", [])}
         )
     return pairs
 
 
 def _agreement(outcome: Outcome) -> str:
-    counts = [(item.detail["agree"], item.detail["n"]) for item in outcome.blocks if "agree" in item.detail]
+    counts = [(item.detail.agree, item.detail.n or 0) for item in outcome.blocks if item.detail.agree is not None]
     return f"{sum(a for a, _ in counts):,} of {sum(n for _, n in counts):,}"

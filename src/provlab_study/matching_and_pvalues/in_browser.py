@@ -1,8 +1,8 @@
 """Data of the page "Test two blocks here": blocks of models, and the constants of the tests that its script runs.
 
-The script is ``book/_assets/tester.js``. It reads nothing from a network, so blocks stand in the page itself, as
-safetensors in base64. Constants of Spearman's law, the allowance and names of tensors are written beside them and not
-repeated in JavaScript.
+The script is ``book/_assets/tester.js``. It reads nothing from a network unless its reader asks for two models of the
+hub, so blocks of the zoo stand in the page itself, as safetensors in base64. Constants of Spearman's law, the allowance
+and names of tensors are written beside them and not repeated in JavaScript.
 """
 
 import base64
@@ -55,7 +55,7 @@ def script_elements(sources: Sequence[str], titles: Mapping[str, str], *, allow_
             ).copy()
             for role in ROLES
         }
-        title = escape(f"{titles[source]}, block {block + 1}", quote=True)
+        title = escape(f"{titles[source]}, block {block}", quote=True)
         text = base64.b64encode(safetensors.numpy.save(tensors)).decode()
         elements.append(f'<script type="text/plain" class="provlab-block" data-title="{title}">{text}</script>')
     return "".join(elements)

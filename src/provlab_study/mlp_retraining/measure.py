@@ -8,8 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.inference.matching import UnitRows, unit_rows
-from provlab.statistics.base import BlockResult, Options
+from provlab.statistics.base import Options
 from provlab.statistics.phi_match import GateAndUp
+from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views
 from provlab_study.publishing.published import published_table
 from provlab_study.shared import retraining

@@ -24,6 +24,7 @@ REACH = 0.1  # nats per token: over 25 tokens one model finds an input 12 times 
 MORE_INPUTS = 1.1  # times
 BETTER = 0.02  # nats by which a held-out loss is lower: 2% of the perplexity
 TIMES_TYPICAL = 2.0  # repetition of the lowest losses, over that of typical inputs and of text
+VERY_LOW = 0.5  # lowest losses, over the loss at which typical inputs begin
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
@@ -248,7 +249,7 @@ def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float
 
     Far is `TIMES_TYPICAL`. As the paper's listing does, this speaks of inputs that were drawn: no draws carry a mean
     over all inputs of so low a loss.
-    `sizes` is the comparison in whose range Z typical inputs lie; lowest losses must be below it.
+    `sizes` is the comparison in whose range Z typical inputs lie; lowest losses must be `VERY_LOW` of its lower end.
     """
     words, problems, bars = [], [], []
     rows = read(Repetition, repetition)
@@ -262,6 +263,7 @@ def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float
             f"text {row.text:.2f}"
         )
         problems.append((not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"))
+        bars.append(Bar(f"lowest loss of {row.model} over that where Z begins", [row.nll / typical], VERY_LOW))
         for where, other in (("in Z", row.in_z), ("in text", row.text)):
             little = f"{row.model}: less than {TIMES_TYPICAL:g} times as much repetition at the lowest loss as {where}"
             problems.append((not row.lowest > TIMES_TYPICAL * other, little))

@@ -13,7 +13,7 @@ from scipy import stats
 from provlab.errors import ParameterError
 from provlab.report.study_report import StudyReport
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult
+from provlab.statistics.results import BlockResult, MissingDetailError
 from provlab_study.publishing.results import Results
 
 Kind = TypeVar("Kind")
@@ -202,18 +202,18 @@ class Evidence:
                 f"unit {lost[0]} of experiment {self.experiment['name']} is no longer in {self.store.root}; "
                 "run it again"
             )
-        blocks = [BlockResult(u["block"], u["value"], u["log10_p"], u["detail"]) for u in units if u is not None]
+        blocks = [BlockResult.from_record(unit) for unit in units if unit is not None]
         try:
             outcome = get_statistic(pair["statistic"]).outcome(blocks)
-        except KeyError as error:  # units of a version that kept other details
+        except MissingDetailError as error:  # units of a version that kept other details
             raise OldRecordsError(OLD) from error
         return {
             "value": outcome.value,
             "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
-            "paper_log10_p": outcome.detail.get("paper_log10_p", np.nan),
-            "detail": outcome.detail,
+            "paper_log10_p": np.nan if (paper := outcome.detail.paper_log10_p) is None else paper,
+            "detail": outcome.detail.as_record(),
             "blocks": [block.log10_p for block in blocks],
-            "withheld": sum("withheld" in block.detail for block in blocks),
+            "withheld": sum(bool(block.detail.withheld) for block in blocks),
         }
 
 
@@ -239,7 +239,7 @@ def frame_of(*studies: StudyReport) -> pd.DataFrame:
         frames.append(
             study.to_frame().assign(
                 blocks=[[block.log10_p for block in some] for some in blocks],
-                withheld=[sum("withheld" in block.detail for block in some) for some in blocks],
+                withheld=[sum(bool(block.detail.withheld) for block in some) for some in blocks],
             )
         )
     return pd.concat(frames, ignore_index=True)

@@ -10,7 +10,13 @@ from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_
 from provlab_study.publishing.page import UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
-_TRUTH = {HOLDS: True, HOLDS_POST_HOC: True, FAILS: False, WITHIN_SPREAD: UNDECIDED, NOT_RUN: None}
+_TRUTH: dict[str, bool | str | None] = {
+    HOLDS: True,
+    HOLDS_POST_HOC: True,
+    FAILS: False,
+    WITHIN_SPREAD: UNDECIDED,
+    NOT_RUN: None,
+}
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ MARKS: dict[bool | str | None, str] = {
     None: "**Not tried in this run:** ",
     UNDECIDED: "**Undecided in this run:** ",
 }
+FOR_THE_RECORD, SUMMARY = "## For the record", "## Summary"  # headings: where a first reading ends, what it ends with
 WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
 RECORD = "application/papermill.record/"  # what myst_nb keeps under a name and does not show
 # what folded cells offer, by tag or, for the one that begins the experiment, by what it calls
@@ -91,16 +92,48 @@ def arrange(notebook: NotebookNode) -> None:
 
 
 def _summarise(notebook: NotebookNode) -> None:
-    """Turn the summary of a run into words of the page, and mark a lead that its records contradict or leave open."""
+    """Turn the summary of a run into words of the page, and mark a lead that its records contradict or leave open.
+
+    It stands before *For the record*, where a first reading ends; the code that decides its sentences stays
+    where it ran.
+    """
     for i, cell in enumerate(notebook.cells):
         outputs = [output for output in cell.get("outputs", []) if "lead" in output.get("metadata", {})]
         if outputs:
             (summary,) = outputs
             cell.outputs.remove(summary)
-            notebook.cells.insert(i + 1, nbformat.v4.new_markdown_cell(summary.data["text/markdown"], id="summary"))
+            cell.metadata["mystnb"] = {
+                "code_prompt_show": "Show how the summary was decided",
+                "code_prompt_hide": "Hide how the summary was decided",
+            }
+            words = nbformat.v4.new_markdown_cell(summary.data["text/markdown"], id="summary")
+            notebook.cells.insert(i + 1, words)
             title, lead, *rest = notebook.cells[0].source.split("\n\n")
             notebook.cells[0].source = "\n\n".join([title, MARKS[summary.metadata.lead] + lead, *rest])
+            _before_the_record(notebook, words)
             return
+
+
+def _before_the_record(notebook: NotebookNode, words: NotebookNode) -> None:
+    """Move the summary with its heading from the end of a page to the end of its first reading."""
+    record = next((cell for cell in notebook.cells if _has(cell, FOR_THE_RECORD)), None)
+    headed = next((cell for cell in notebook.cells if _has(cell, SUMMARY)), None)
+    if record is None or headed is None:
+        return
+    kept, _, behind = headed.source.partition(SUMMARY)
+    headed.source = kept.rstrip()
+    words.source = "\n\n".join(part for part in (SUMMARY, behind.strip(), words.source) if part)
+    notebook.cells.remove(words)
+    before, _, after = record.source.partition(FOR_THE_RECORD)
+    at = notebook.cells.index(record)
+    record.source = FOR_THE_RECORD + after
+    core = [nbformat.v4.new_markdown_cell(before.rstrip(), id="before-summary")] if before.strip() else []
+    notebook.cells[at:at] = [*core, words]
+    notebook.cells = [cell for cell in notebook.cells if cell.source.strip() or cell.cell_type == "code"]
+
+
+def _has(cell: NotebookNode, heading: str) -> bool:
+    return cell.cell_type == "markdown" and heading in cell.source.splitlines()
 
 
 def _is_picture(output: NotebookNode) -> bool:

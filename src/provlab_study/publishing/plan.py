@@ -174,8 +174,15 @@ def run_plan(
                 tasks.append(task)
         if plan.zoo and tasks:
             recipes = zoo.families(plan.zoo["edition"])
-            needed = sorted(set().union(*(zoo_models(task.path, task.parameters, recipes) for task in tasks)))
-            zoo.build(needed, edition=plan.zoo["edition"])
+            needs = {task: zoo_models(task.path, task.parameters, recipes) for task in tasks}
+            try:
+                zoo.build(sorted(set().union(*needs.values())), edition=plan.zoo["edition"])
+            except zoo.Unfinished as error:  # what does without these models runs first
+                able = [task for task in tasks if not needs[task] & error.models]
+                left = ", ".join(task.path.stem for task in tasks if task not in able)
+                say(f"{left}: not run, without {', '.join(sorted(error.models))}")
+                _run_together(able, plan.jobs, say)
+                raise
         _run_together(tasks, plan.jobs, say)
         ran += len(tasks)
         for experiment in together:
@@ -217,7 +224,7 @@ def _waves(experiments: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[st
         yield wave
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Task:
     """One notebook to run."""
 

@@ -95,7 +95,7 @@ def reached(code: str, chapters: Collection[str] | None) -> dict[str, str]:
     known = {name for name in files() if counts(name.split("."))}
     own = {name for name in known if name.startswith("provlab_study.") and name.endswith(".predicates")}
     by_name = {name for name in known if name.split(".")[1:2] and name.split(".")[1] in BY_NAME}
-    groups = (plugins.SCHEMES, plugins.FORMATS, plugins.STATISTICS)
+    groups = (plugins.SCHEMES, plugins.CONTAINERS, plugins.FORMATS, plugins.STATISTICS, plugins.MEASUREMENTS)
     entry_points = [point for group in groups for point in plugins.named(group).values()]
     try:
         packages = {"provlab": provlab.HOMES, "provlab_study": provlab_study.HOMES}

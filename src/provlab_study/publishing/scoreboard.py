@@ -73,7 +73,7 @@ def _table_row(claim: Mapping[str, Any]) -> str:
     name = anchor = html.escape(str(claim["id"]))
     if claim.get("link"):
         name = f'<a href="{html.escape(str(claim["link"]))}">{name}</a>'
-    replicates = f"in {claim['replicates']} replicates" if claim.get("replicates") else ""
+    replicates = f"holds in {claim['replicates']} replicates" if claim.get("replicates") else ""
     once = f"trained once: {claim['trained_once']}" if claim.get("trained_once") else ""
     margin = f"margin: {claim['margin']}" if claim.get("margin") else ""
     return (
@@ -110,7 +110,7 @@ def _short_row(claim: Mapping[str, Any]) -> str:
         "Published": claim.get("published"),
         "Ours": claim.get("ours"),
         "Margin": claim.get("margin"),
-        "Replicates": claim.get("replicates"),
+        "Holds in": claim.get("replicates"),
         "Trained once": claim.get("trained_once"),
         "Why": claim.get("why"),
         "Records": same_records(claim),

@@ -170,10 +170,10 @@ def power(origin: str, kin: Sequence[str], noise: Sequence[float], options: Opti
         for statistic in map(get, BOTH):
             blocks = [statistic.compare_block(own.block(k), theirs.block(k), k, options) for k in range(len(own.gate))]
             outcome = statistic.aggregate(blocks)
-            agree, n = (sum(block.detail[key] for block in blocks) for key in ("agree", "n"))
+            agree, n = (sum(block.detail.needed(key) for block in blocks) for key in ("agree", "n"))
             rows.append(
                 {"pair": name, "statistic": statistic.name, "agree": agree, "n": n}
-                | {"paper": outcome.detail["paper_log10_p"], "allowed": outcome.log10_p}
+                | {"paper": outcome.detail.paper_log10_p, "allowed": outcome.log10_p}
             )
     return rows
 

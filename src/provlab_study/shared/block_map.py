@@ -10,14 +10,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.engine.ledger import Finished
-from provlab.engine.localise import every_pair_of_blocks
+from provlab.engine.pairs import all_pairs_of_blocks
 from provlab.engine.store import Store
 from provlab.inference import pvalues
 from provlab.statistics.base import Model, Options
-from provlab.statistics.phi_match import PhiMatch
-
-_STATISTIC = PhiMatch()
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +102,7 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
         Both with gated MLPs, of any depth and width, and with tokenizers that cut the text alike.
     options : Options
         With the held-out text; activations at its ``kept_tokens`` positions are kept, in memory or, where they are
-        large, in temporary files, and normalised once for each block. Beside them there is memory for one block of
-        each model, their similarities, and the matchings of all pairs.
+        large, in temporary files; as many blocks are held at once as fit into memory.
     store : Store, optional
         Where finished pairs of blocks are kept and found again.
     progress : bool
@@ -118,17 +113,14 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     NotComparableError
         A model has no gated MLP, or the tokenizers cut the text differently.
     """
-    finished = Finished(store, _STATISTIC, options)
     log10_p = np.zeros((a.anatomy.n_blocks, b.anatomy.n_blocks))
     units, floors = {}, []
     width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
-    for pair, result in every_pair_of_blocks(_STATISTIC, a, b, finished, progress=progress).items():
-        if result is None:  # no evidence
-            continue
+    for pair, result in all_pairs_of_blocks("phi_match", a, b, options, store=store, progress=progress).items():
         log10_p[pair] = result.log10_p
-        floors.append(result.detail["floor"])
+        floors.append(result.detail.needed("floor"))
         if result.matching is not None:
-            by_gate, by_up = _of_all(result.matching, result.detail.get("without", []))
+            by_gate, by_up = _of_all(result.matching, result.detail.without or [])
             units[pair] = UnitMap(by_gate, by_up, width)
     return BlockMap(log10_p, min(floors), units)
 

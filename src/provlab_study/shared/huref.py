@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.anatomy import Anatomy
 from provlab.statistics import register
-from provlab.statistics.base import BlockResult, Features, Model, Options, Statistic
+from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.results import BlockResult
 
 Matrix = NDArray[np.float64]
 

@@ -49,6 +49,19 @@ RUNNING = {
     "more tokens": ("llama", {"target_modules": ["up_proj"]}, 53),
     "more tokens, both trained": ("llama", {"target_modules": ["up_proj", "lm_head", "embed_tokens"]}, 53),
     "fewer tokens": ("llama", {"target_modules": ["up_proj"]}, 40),
+    "more tokens, head": ("llama_tied", {"target_modules": ["lm_head", "up_proj"]}, 53),
+    "more tokens, head with lengths": ("llama_tied", {"target_modules": ["lm_head", "up_proj"], "use_dora": True}, 53),
+    "more tokens, whole head": ("llama_tied", {"target_modules": ["up_proj"], "modules_to_save": ["lm_head"]}, 53),
+    "more tokens, whole ends": (
+        "llama_tied",
+        {"target_modules": ["up_proj"], "modules_to_save": ["lm_head", "embed_tokens"]},
+        53,
+    ),
+    "more tokens, whole ends, untied": (
+        "llama",
+        {"target_modules": ["up_proj"], "modules_to_save": ["lm_head", "embed_tokens"]},
+        53,
+    ),
 }
 
 
@@ -123,6 +136,26 @@ def test_an_adapter_with_a_name_lies_in_a_folder_of_its_own(llama, tmp_path):
     tiny_models.copy(tmp_path / "a3" / "mine", tmp_path / "a3" / "yours")
     with pytest.raises(CheckpointError, match=r"a3 holds several adapters; give the folder of one, as .*a3/mine"):
         Checkpoint.open(f"{llama}+{tmp_path / 'a3'}")
+
+
+KEPT = {
+    "its own name": lambda name: re.sub(r"(lora_[AB])", r"\1.mine", name),
+    "compiled": lambda name: f"_orig_mod.{name}",
+    "compiled within": lambda name: name.replace("base_model.model.", "base_model.model._orig_mod."),
+    "in parallel": lambda name: f"module.{name}",
+    "checkpointed": lambda name: name.replace("layers.0.", "layers.0._checkpoint_wrapped_module."),
+    "sharded": lambda name: "_fsdp_wrapped_module." + name.replace("layers.0.", "layers.0._fsdp_wrapped_module."),
+    "peft twice": lambda name: f"base_model.model.{name}",
+    "all of it": lambda name: "module._orig_mod." + re.sub(r"(lora_[AB])", r"\1.default", name),
+}
+
+
+@pytest.mark.parametrize("label", KEPT)
+def test_what_training_left_in_an_adapter_s_names_is_no_part_of_them(pair, label):
+    text, folder = pair
+    expected = Checkpoint.open(text).array(UP)
+    _tensors(lambda tensors: {KEPT[label](name): value for name, value in tensors.items()})(folder)
+    assert np.array_equal(Checkpoint.open(text).array(UP), expected)
 
 
 def test_the_digest_is_of_both_and_reports_say_what_was_merged(llama, pair, tmp_path):
@@ -206,6 +239,10 @@ BAD = {
     "half a pair": (_renamed("layers.1.mlp.up_proj.lora_A", "layers.1.mlp.down_proj.lora_A"), "lacks lora_A or lora_B"),
     "another width": (_tensors(lambda t: {n: v[:, :-1].clone() for n, v in t.items()}), "does not fit the base"),
     "another part": (_renamed("lora_A", "lora_C"), "is no part of an adapter that is merged"),
+    "two in one file": (
+        _tensors(lambda t: t | {re.sub(r"(lora_[AB])", r"\1.two", name): value + 1 for name, value in t.items()}),
+        "holds several adapters, one without a name and two; save one of them alone",
+    ),
     "cut off": (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"x" * 20), "truncated or corrupt"),
     "no weights": (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no adapter_model.bin"),
     "no config": (lambda folder: (folder / "adapter_config.json").unlink(), "is no adapter, as it has no adapter_conf"),

@@ -1,5 +1,7 @@
 """The attack lab: rows as they are written, attacks made and compared, and the table worked out by hand."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from provlab.statistics.base import Options
 from provlab_study.attack_lab import figures, measure, training
 from provlab_study.attack_lab.measure import Instance
 from provlab_study.attack_lab.rows import FRAMING, ROWS, Row, rows
+from provlab_study.publishing.page import PICTURE
 
 # Rows -------------------------------------------------------------------------------------------------------
 
@@ -117,8 +120,29 @@ def test_the_picture_says_what_is_lost_and_who_is_accused():
     groups = {"": "as it is", "T1": "kept", "split=3": "kept"}
     drawn = figures.lab(measure.cells(results()), groups, costs)
     assert "Attacks under which most are caught, of 2: φ_MATCH 1, φ_U 1" in drawn.caption
-    assert "Cells in which a stranger is accused (framed, with !): 1." in drawn.caption
-    assert "Caught by none: no attack." in drawn.alt
+    assert "Cells in which a stranger is accused (with !): 1." in drawn.caption
+    assert "Caught by none: no attack." in drawn.caption
+    assert PICTURE in drawn._repr_mimebundle_()["text/html"]  # so that it may open its page
+
+
+def test_a_cell_of_the_table_says_what_it_counts():
+    cells = [measure.Cell("merge", "phi_u", 6, 7, 1, 7, 0), measure.Cell("merge", "phi_h", 0, 0, 0, 7, 7)]
+    costs = pd.DataFrame({"growth": [1.0], "loss": [0.25]}, index=["merge"])
+    html = figures.lab(cells, {"merge": "lossy"}, costs).html
+    assert re.findall(r'<td class="(.*?)" title="(.*?)">(.*?)</td>', html) == [
+        (
+            "caught accused",
+            "merge, φ_U: 6 of 7 descendants caught; 1 of 7 strangers accused; the attack: 1.00 times the parameters, "
+            "+0.250 nats a token",
+            "6/7!",
+        ),
+        (
+            "refused",
+            "merge, φ_H: the statistic refuses; 0 of 7 strangers accused; the attack: 1.00 times the parameters, "
+            "+0.250 nats a token",
+            "",
+        ),
+    ]
 
 
 # Made and compared ------------------------------------------------------------------------------------------

@@ -256,9 +256,12 @@ def test_one_exception_does_not_keep_an_attack_from_telling():
 BAND = list(np.linspace(0.6, 0.65, 40))
 
 
+ROWS_OF_I20 = {name: ROWS["I20"]["predicate"][name] for name in ("apart", "narrow", "excess")}
+
+
 def scored(dependent=(0.01, 0.2), independent=BAND, chain=tuple(BAND[::8])):
     groups = {"dependent": list(dependent), "independent": list(independent), "chain": list(chain)}
-    return separates_without_null(groups, level=0.01)
+    return separates_without_null(groups, level=0.01, **ROWS_OF_I20)
 
 
 def test_separates_without_null():
@@ -278,6 +281,10 @@ PASS = "could pass for p-values"
         ({"dependent": [1e-9], "independent": UNIFORM, "chain": UNIFORM[::8]}, PASS),
         # a uniform null: one value for every two trees, repeated by all their pairs, seems far from uniform
         ({"dependent": [1e-9], "independent": np.repeat(TREES, [60, 10, 3, 3, 2, 2]), "chain": TREES}, PASS),
+        # significant, and of no use: groups that a hair separates, values hardly more often small than uniform ones
+        ({"dependent": [0.01, 0.599]}, "distance of the groups"),
+        ({"independent": np.linspace(0.26, 0.99, 4000) ** 1.3, "chain": [0.6] * 6}, "excess of small values"),
+        ({"independent": [0.6] * 40, "chain": np.linspace(0.55, 0.9, 30)}, "band of values"),
         # cautious p-values: all independent pairs near 1, useful though not uniform
         ({"independent": np.linspace(0.985, 0.9999, 40), "chain": np.linspace(0.985, 0.9999, 6)}, PASS),
     ],
@@ -294,4 +301,4 @@ def test_groups_without_a_pair_decide_nothing():
     assert invariants_break({}, least=0.1).status == "not run"
     assert aligned(alignment("inputs", [0.1], [])).status == "not run"
     assert aligns_strangers([], named=["up"], most=0.95).status == "not run"
-    assert separates_without_null({**nothing, "chain": []}, level=0.01).status == "not run"
+    assert separates_without_null({**nothing, "chain": []}, level=0.01, **ROWS_OF_I20).status == "not run"

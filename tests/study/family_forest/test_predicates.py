@@ -79,7 +79,13 @@ def kin(right, wrong, others=0):
 
 @pytest.mark.parametrize(
     ("rows", "status"),
-    [(kin(90, 1), "fails"), (kin(200, 2, 50), "holds"), (kin(100, 0), "holds"), (kin(30, 0, 90), "not run")],
+    [
+        (kin(90, 1), "fails"),
+        (kin(200, 2, 50), "within_its_spread"),
+        (kin(60, 0), "within_its_spread"),  # none of 60 may be 5%
+        (kin(400, 0), "holds"),
+        (kin(30, 0, 90), "not run"),
+    ],
 )
 def test_descent_right(rows, status, tmp_path):
     assert judge("descent_right", rows, tmp_path, wrong=0.01, least=40) == status
@@ -103,6 +109,35 @@ def test_edges_are_judged_against_their_truth():
     assert measure.table(rows).loc["zoo"].to_dict()["rows: wrong"] == 1
     assert measure.kin_table(rows).loc["zoo"].tolist() == [0, 0, 1, 0, 0, 1, 0]
     assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 3)
+
+
+def drawn_forest(*edges):
+    """A forest of these edges, each from its first letter to its second."""
+    edge = namedtuple("Edge", "a b directed")
+    return namedtuple("Forest", "edges families")([edge(a, b, "rows") for a, b in edges], [])
+
+
+@pytest.mark.parametrize(
+    ("edges", "right"),
+    [
+        (("ab", "bc", "xy"), "3 of 3"),
+        (("bc", "xy"), "2 of 3"),  # a is in a family of its own: the edge to it is lost
+        (("ab", "ac", "xy"), "2 of 3"),
+        (("ab", "bc", "xy", "xm"), "3 of 3"),
+    ],
+)
+def test_peers_are_counted_over_the_families_as_they_were_grown(edges, right, monkeypatch):
+    """A child whose parent stands in another family of ours ended the page, and peers were asked within ours."""
+    sharp = dict(zip("abcxy", (3.0, 2.0, 1.0, 1.0, 2.0), strict=True))
+    monkeypatch.setattr(peers, "sharpness", sharp.__getitem__)
+    places = dict(zip("abcxy", (0, 1, 2, 0, 1), strict=True))
+    monkeypatch.setattr(peers, "SCORES", {peers.MOTHER: lambda a, b: -abs(places[a] - places[b])})
+    parents = {"a": (), "b": ("a",), "c": ("b",), "x": (), "y": ("x",), "m": (), "n": ("m",), "mean": ("m", "n")}
+    table = measure.peer_rows([drawn_forest(*edges)], {name: name for name in parents}, parents)
+    assert table["edges right"][["this chapter", peers.MOTHER]].tolist() == [right, "3 of 3"]
+    answered = sum(edge in ("ab", "bc", "xy") for edge in edges)
+    assert table["directions right"]["this chapter"] == f"{answered} of {answered} answered, of 3"
+    assert table["directions right"][peers.MOTHER] == "2 of 3"
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,11 @@ def put(*path, value):
     return spoil
 
 
+def hardly_lower(measurements):
+    """Repetition as before, at nine tenths of the loss at which typical inputs begin."""
+    measurements["repetition"][0]["nll"] = 0.9 * measurements["sizes"]["z"][0]
+
+
 def no_ratio(name):
     return lambda m: m[name].update(by_r3={"error": "R3 is empty"}, by_count={"error": "R3 is empty"})
 
@@ -222,6 +227,7 @@ PLANTS = [
     ("D9", "few", put("repetition", 0, "lowest", value=0.4), FAILS, "repetition of small at the lowest loss: 0.1"),
     ("D9", "as much in Z", put("repetition", 0, "in_z", value=0.9), FAILS, "less than 2 times as much"),
     ("D9", "text repeats as much", put("repetition", 0, "text", value=0.9), FAILS, "lowest loss as in text"),
+    ("D9", "losses hardly below typical ones", hardly_lower, FAILS, "lowest loss of small over that where Z begins"),
     ("D9", "losses that are typical", put("repetition", 0, "nll", value=2.5), FAILS, "are those of Z"),
     ("D9", "no model", put("repetition", value=[]), NOT_RUN, "no model"),
     ("D9", "no number", put("repetition", 0, "lowest", value=NAN), FAILS, "no value"),

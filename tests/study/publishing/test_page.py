@@ -161,3 +161,27 @@ def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mar
     assert not any(
         "text/markdown" in output.get("data", {}) for cell in page.cells for output in cell.get("outputs", [])
     )
+
+
+def test_the_summary_ends_the_first_reading_with_its_heading_and_its_words(tmp_path):
+    sentence = Run("tree", {}, Results(tmp_path)).summary(True, (True, "All agree."))
+    data, metadata = sentence._repr_mimebundle_()
+    page = new_notebook(
+        cells=[
+            new_markdown_cell("# A tree\n\nEvery pair is found."),
+            new_markdown_cell("## What this does not show\n\nMuch.\n\n## For the record\n\nMore counts.\n\n## Counts"),
+            new_markdown_cell("## Exercises\n\nOne.\n\n## Summary\n\nA rejection is no guilt."),
+            new_code_cell("run.summary(...)", outputs=[new_output("display_data", data=data, metadata=metadata)]),
+            new_markdown_cell("## References"),
+        ]
+    )
+    arrange(page)
+    nbformat.validate(page)
+    assert [cell.source for cell in page.cells if cell.cell_type == "markdown"] == [
+        "# A tree\n\nEvery pair is found.",
+        "## What this does not show\n\nMuch.",
+        "## Summary\n\nA rejection is no guilt.\n\n- All agree.",
+        "## For the record\n\nMore counts.\n\n## Counts",
+        "## Exercises\n\nOne.",
+        "## References",
+    ]

@@ -13,7 +13,7 @@ import pytest
 from small_notebooks import write
 
 from provlab import zoo
-from provlab.errors import ParameterError, ProvlabError
+from provlab.errors import ParameterError, ProvlabError, ZooError
 from provlab_study.publishing import plan as plan_module
 from provlab_study.publishing import runner
 from provlab_study.publishing.plan import Plan, run_plan, zoo_models
@@ -293,6 +293,22 @@ def test_each_wave_has_its_models_made_before(project, executed, monkeypatch):
     assert calls == [(["oak"], 0), (sorted(name for name in recipes if name.startswith("null-")), 1)]
     run_plan(plan, project / "book", say=str)
     assert len(calls) == 2
+
+
+def test_what_does_without_a_model_that_could_not_be_made_runs_first(project, executed, monkeypatch):
+    def unfinished(names, edition):
+        raise zoo.Unfinished("oak was killed twice", frozenset({"oak", "oak-chat"}))
+
+    monkeypatch.setattr(plan_module.zoo, "build", unfinished)
+    needs = {"notebook": "tree", "parameters": {"models": ["zoo:oak"]}}
+    messages = []
+    with pytest.raises(ZooError, match="oak was killed twice"):
+        run_plan(
+            Plan("smoke", [needs, {"notebook": "board"}], zoo={"edition": "smoke"}), project / "x", say=messages.append
+        )
+    assert [name for name in messages if name.startswith("tree")] == ["tree: not run, without oak, oak-chat"]
+    assert (project / "x" / "board.ipynb").is_file()
+    assert not (project / "x" / "tree.ipynb").exists()
 
 
 def test_every_zoo_model_is_named_by_a_notebook_of_the_study():

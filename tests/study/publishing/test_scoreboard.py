@@ -67,7 +67,7 @@ def test_scoreboard_table_is_safe_html_with_labels():
         "rests on the same records as I5, I6",
         '<tr class="within-its-spread"',
         "≈ within its spread",
-        "in 3 of 5 replicates",
+        "holds in 3 of 5 replicates",
     ):
         assert part in table
 

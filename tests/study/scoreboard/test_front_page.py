@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from provlab_study.publishing.evidence import Evidence
 from provlab_study.publishing.results import Results
+from provlab_study.scoreboard import front_page
 from provlab_study.scoreboard.front_page import UNKNOWN, sentences
 
 
@@ -19,9 +19,9 @@ def test_the_front_pages_sentences_are_counted_in_the_records(tmp_path, monkeypa
         "phi_match": ([-30.0, -20.0], [-0.1, -0.5]),
     }
     monkeypatch.setattr(
-        Evidence,
-        "of",
-        lambda self, statistic: (*(pd.DataFrame({"log10_p": values}) for values in rows[statistic]), 0),
+        front_page,
+        "known",
+        lambda pairs, statistic: (*(pd.DataFrame({"log10_p": values}) for values in rows[statistic]), 0),
     )
     store = Results(tmp_path)
     sampling = {"exact": [1.0, 0.5, 1.0, 0.5], "runs": [{"ratio": [1.0, 0.51, 1.0, 0.5]}]}

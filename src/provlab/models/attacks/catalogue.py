@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provlab.errors import InputError
+from provlab.errors import InputError, nearest
 from provlab.models.attacks import bases, exact, experts, framing, silencing
 from provlab.models.attacks import lossy as lossy_attacks
 from provlab.models.attacks.state import Aim, State
@@ -122,7 +122,8 @@ class Step:
         """
         name, equals, value = text.partition("=")
         if name not in CATALOGUE:
-            raise InputError(f"there is no attack {name!r}; there are {', '.join(CATALOGUE)}")
+            hint = nearest(name, CATALOGUE) or f"; there are {', '.join(CATALOGUE)}"
+            raise InputError(f"there is no attack {name!r}{hint}")
         number = CATALOGUE[name].number
         if number is None and equals:
             raise InputError(f"{name} takes no number; write {name}, not {text}")

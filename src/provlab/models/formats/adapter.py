@@ -15,16 +15,19 @@ from provlab.models.architectures import described, sees
 from provlab.models.formats.container import FORMATS, TensorInfo
 from provlab.models.formats.dtypes import values
 from provlab.models.formats.source import Files
-from provlab.models.weights import WeightFiles, read_json
+from provlab.models.weights import WeightFiles, read_json, unwrapped
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
 MERGED = "LoRA"  # as what a merged model is said to be stored
 CODES = ()  # it reads none
 
-_PAIR = re.compile(r"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB])(?:\.default)?(?:\.weight)?")
-_BIAS = re.compile(r"(?P<module>.+)\.lora_B(?:\.default)?\.bias")
-_MAGNITUDE = re.compile(r"(?P<module>.+)\.lora_magnitude_vector(?:\.default)?(?:\.weight)?")
-_WHOLE = re.compile(r"\.(?:base_layer|original_module|modules_to_save(?:\.default)?)(?=\.)")
+# peft leaves the adapter's own name out, and a checkpoint of training or of another tool may keep it
+_OWN = r"(?:\.(?!(?:weight|bias)$)(?P<adapter>[\w-]+))?"
+_PAIR = re.compile(rf"(?P<module>.+)\.lora_(?P<embedding>embedding_)?(?P<side>[AB]){_OWN}(?:\.weight)?")
+_BIAS = re.compile(rf"(?P<module>.+)\.lora_B{_OWN}\.bias")
+_MAGNITUDE = re.compile(rf"(?P<module>.+)\.lora_magnitude_vector{_OWN}(?:\.weight)?")
+#: where peft keeps what a whole module was, and what training made of it
+_BEFORE = re.compile(r"\.(?:base_layer|original_module)(?=\.)")
 # settings of peft's by which a tensor is more than the sum of W and a product, or W another than the base's
 _NOT_MERGED = {
     "use_qalora": "QA-LoRA",
@@ -162,6 +165,7 @@ class AdaptedWeights(WeightFiles):
         self._adapter = self.format.opened(source.adapter, weights)
         self._ends = _ends(base)
         self._shapes: dict[str, tuple[int, ...]] = {}  # of tensors that the adapter made longer or shorter
+        self._as_before: dict[str, str] = {}  # the adapter's names of what it changes, as that was before training
         self._changes = self._compared()
         self._untied = self._tied_apart()
 
@@ -250,13 +254,26 @@ class AdaptedWeights(WeightFiles):
             "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
         )
 
+    def _own_name(self) -> str:
+        """Return the adapter's name, where its tensors have it; refuse two adapters in one file."""
+        matches = [kind.fullmatch(_inner(n)) for n in self._adapter.header for kind in (_PAIR, _BIAS, _MAGNITUDE)]
+        names = sorted(
+            {"" if match["adapter"] in (None, "default") else match["adapter"] for match in matches if match}
+        )
+        if len(names) > 1:
+            shown = " and ".join(one_line(name)[:40] if name else "one without a name" for name in names[:2])
+            raise CheckpointError(f"{self._label} holds several adapters, {shown}; save one of them alone, with peft")
+        return (names or [""])[0] or "default"
+
     def _compared(self) -> dict[str, Change]:
         """Return what changes each tensor of the base, after comparing names and shapes."""
         changes: dict[str, Change] = {}
         pairs: dict[tuple[str, bool], dict[str, str]] = {}
         magnitudes: dict[str, str] = {}
-        for name, info in self._adapter.header.items():
-            inner = name.removeprefix("base_model.model.")
+        own = self._own_name()
+        trained = re.compile(rf"\.modules_to_save(?:\.{re.escape(own)})?(?=\.)")
+        for name in sorted(self._adapter.header, key=lambda name: (".modules_to_save." in name, name)):
+            info, inner = self._adapter.header[name], _inner(name)
             if match := _PAIR.fullmatch(inner):
                 pairs.setdefault((match["module"], bool(match["embedding"])), {})[match["side"]] = name
             elif match := _BIAS.fullmatch(inner):
@@ -271,7 +288,11 @@ class AdaptedWeights(WeightFiles):
                     f"{self._label}: {one_line(name)[:100]} is no part of an adapter that is merged here"
                 )
             else:
-                target = self._found(_WHOLE.sub("", inner))
+                target = self._found(trained.sub("", _BEFORE.sub("", inner)))
+                if _BEFORE.search(inner):
+                    self._as_before[target] = name
+                    if target in changes:
+                        continue  # what training made of it
                 before = self._base.info(self._origin(target)).shape
                 if info.shape != before:
                     if target not in self._ends or info.shape[1:] != before[1:]:
@@ -306,6 +327,10 @@ class AdaptedWeights(WeightFiles):
         """
         embedding, head = self._ends
         tied = bool(embedding and head) and head not in self._base.tensor_names
+        if tied and head in self._shapes and embedding not in self._changes and head in self._as_before:
+            # peft saves one end of those that were tied and grew: the other is as this one was before training
+            self._changes[embedding] = Change(self._as_before[head])
+            self._shapes[embedding] = self._adapter.header[self._as_before[head]].shape
         changed = [end for end in self._ends if end in self._changes]
         resized = {self._shapes[end][0] for end in changed if end in self._shapes}
         rows = {self.info(end).shape[0] for end in changed} if resized else resized
@@ -332,7 +357,7 @@ class AdaptedWeights(WeightFiles):
     def _rank(self, module: str) -> int:
         """Return the rank of a module's A."""
         for name, info in self._adapter.header.items():
-            match = _PAIR.fullmatch(name.removeprefix("base_model.model."))
+            match = _PAIR.fullmatch(_inner(name))
             if match and match["module"] == module and match["side"] == "A" and info.shape and info.shape[0]:
                 return info.shape[0]
         raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
@@ -371,6 +396,16 @@ class AdaptedWeights(WeightFiles):
         return CheckpointError(
             f"{self._label}: {one_line(name)[:100]} does not fit the base; give the base it was made for"
         )
+
+
+def _inner(name: str) -> str:
+    """Return the model's own name of what an adapter changes, without peft's and without what wrapped it in training.
+
+    A tensor below `base_layer` keeps that, which tells it from what training made of it.
+    """
+    while (shorter := unwrapped(name).removeprefix("base_model.model.")) != name:
+        name = shorter
+    return name
 
 
 def _ends(base: WeightFiles) -> tuple[str, str]:

@@ -1,18 +1,21 @@
 """A file of weights in any format: the tensors in it, and the bytes of each.
 
-A further format is one module here with one class, a `Container`, and its line in `FORMATS`.
+A further format is a module with one class, a `Container`, and a `Format`, which an entry point ``provlab.containers``
+names (`provlab.plugins`).
 """
 
 import math
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import plugins
 from provlab.errors import CheckpointError, one_line
 from provlab.models.formats.dtypes import itemsize
 from provlab.models.formats.pickle_names import PICKLES, pickles
@@ -78,12 +81,15 @@ class Format(NamedTuple):
         Name of the table of shards; empty where there is none.
     pickled
         It must be trusted, as it can hold code, and is fetched whole.
+    ending
+        The ending that all files of this kind have, with its dot; empty where `single` and `table` name them all.
     """
 
     reader: str
     single: str
     table: str = ""
     pickled: bool = False
+    ending: str = ""
 
     def opened(self, source: "Files", file: str) -> Container:
         """Open one file."""
@@ -114,14 +120,34 @@ def parts_of(file: str, names: Iterable[str]) -> list[str]:
 
 
 _SAFETENSORS, _PICKLED = "provlab.models.formats.safetensors", "provlab.models.formats.pickled"
-#: in the order in which they are looked for
+#: what the core reads, in the order in which it is looked for; `formats` has all
 FORMATS = (
     Format(f"{_SAFETENSORS}.SafetensorsFile", "model.safetensors", "model.safetensors.index.json"),
     # as transformers saves it under variant="fp16"
     Format(f"{_SAFETENSORS}.SafetensorsFile", "model.fp16.safetensors", "model.safetensors.index.fp16.json"),
     Format(f"{_PICKLED}.PickledFile", "pytorch_model.bin", "pytorch_model.bin.index.json", pickled=True),
-    Format("provlab.models.formats.gguf.GgufFile", "*.gguf"),
 )
+
+
+def endings() -> dict[str, str]:
+    """The ending of files -> name of the entry point whose format they have; its module is not loaded for that."""
+    return {f".{name}": name for name in sorted(plugins.named(plugins.CONTAINERS))}
+
+
+@cache
+def _format_of(name: str) -> Format | None:
+    try:
+        format_: Format = plugins.named(plugins.CONTAINERS)[name].load()
+    except ImportError:  # what is not there reads nothing
+        return None
+    return format_
+
+
+def formats(names: Iterable[str]) -> tuple[Format, ...]:
+    """`FORMATS`, and after them those of entry points that files with these names may have."""
+    files = [name.lower() for name in names]
+    further = [name for ending, name in endings().items() if any(file.endswith(ending) for file in files)]
+    return (*FORMATS, *(kind for kind in map(_format_of, further) if kind))
 
 
 class WeightSet(NamedTuple):
@@ -138,7 +164,9 @@ def sets_of(names: frozenset[str], chosen: str = "") -> list[WeightSet]:
     """
     if chosen:
         return [_named(chosen)]
-    sets = [WeightSet(kind, file) for kind in FORMATS for file in (*kind.alone(names), *{kind.table} & names) if file]
+    sets = [
+        WeightSet(kind, file) for kind in formats(names) for file in (*kind.alone(names), *{kind.table} & names) if file
+    ]
     files = pickles(names)
     if not sets and len(files) == 1:
         return [_named(files[0])]
@@ -147,12 +175,12 @@ def sets_of(names: frozenset[str], chosen: str = "") -> list[WeightSet]:
 
 def is_weights(name: str) -> bool:
     """Whether a file, by its name, holds weights or is the table of their shards."""
-    return name.lower().endswith((*PICKLES, ".safetensors", ".gguf")) or _TABLE.search(name) is not None
+    return name.lower().endswith((*PICKLES, ".safetensors", *endings())) or _TABLE.search(name) is not None
 
 
 def _named(file: str) -> WeightSet:
     """Return the set of weights that a file holds, or is the table of, under whatever name."""
-    known = next((kind for kind in FORMATS if file in (kind.single, kind.table)), None)
+    known = next((kind for kind in formats([file]) if file in (kind.single, kind.table)), None)
     if known:
         return WeightSet(known, file)
     if _TABLE.search(file):
@@ -161,7 +189,11 @@ def _named(file: str) -> WeightSet:
         return WeightSet(FORMATS[0]._replace(single=file, table=""), file)
     if file.endswith(PICKLES):
         return WeightSet(FORMATS[2]._replace(single=file, table=""), file)
-    return WeightSet(FORMATS[-1], file)
+    further = [kind for kind in formats(endings()) if kind.ending]  # of a file that is named by its hash, any
+    named = [kind for kind in further if file.lower().endswith(kind.ending)] or further
+    if not named:
+        raise CheckpointError(f"{file} is of a kind that nothing reads which is installed; install provlab again")
+    return WeightSet(named[0], file)
 
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:

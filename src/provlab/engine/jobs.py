@@ -1,9 +1,10 @@
-"""The pieces that a study is done in, and how one is done, in this process or by workers.
+"""The jobs of a study, and how one is done, in this process or by a worker.
 
-A `UnitTask` is one statistic on one block for all pairs of models; where a statistic reads activations, a `PassTask`
-(`provlab.engine.passes`) comes first. Both are small descriptions: names, pairs and options. Their `results` come of
-models that are open already; a worker opens them itself, compares their digests with those that the study began with,
-and sends back results (`do`). No tensor travels.
+A `Job` is one statistic at one place for all pairs of models: at a block of both, or over the whole models. Where all
+blocks of two models meet all, it is one statistic on one pair at many places. Where a statistic reads activations, a
+`ForwardPass` (`provlab.engine.passes`) comes first. Both are small descriptions: names, pairs and options. Their
+`results` come of models that are open already; a worker opens them itself, compares their digests with those that the
+study began with, and sends back results (`do`). No tensor travels.
 """
 
 import os
@@ -18,49 +19,57 @@ import numpy as np
 
 from provlab.engine.device import product_on
 from provlab.engine.memory import Budget, Pair, nbytes
-from provlab.engine.passes import PassTask, Shelf
+from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.rounds import in_rounds, traced
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import BlockResult, Features, Model, Options
+from provlab.statistics.base import Features, Model, Options
+from provlab.statistics.results import BlockResult
 
-#: where a unit lies: one block of both models, a block of each, or the whole models
+#: where two models are compared: one block of both, a block of each, or the whole models
 Place = int | tuple[int, int] | None
+#: one block of one model, by its source
+Side = tuple[str, int | None]
 
 
 @dataclass(frozen=True)
-class UnitTask:
-    """Compare `pairs` under one statistic on one block.
+class Job:
+    """Compare `pairs` under one statistic at each of `places`.
 
     Attributes
     ----------
     models : mapping
         Source -> reference, of all models of the pairs.
     features : mapping
-        Source -> key on the shelf, for statistics that a pass records; empty for others.
+        Source -> key of its features, for statistics that a forward pass records; empty for others.
     """
 
     statistic: str
-    block: int | None
+    places: tuple[Place, ...]
     pairs: tuple[Pair, ...]
     models: Mapping[str, Reference]
     features: Mapping[str, str]
-    shelf: "Shelf | None"
+    cache: FeatureCache | None
     options: Options
     budget: Budget
 
     @property
-    def place(self) -> str:
+    def n_comparisons(self) -> int:
+        """How many results it gives."""
+        return len(self.places) * len(self.pairs)
+
+    @property
+    def name(self) -> str:
         """Name for a reader."""
-        return place(self.statistic, self.block)
+        return named_place(self.statistic, self.places[0] if len(self.places) == 1 else None)
 
     def results(
         self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
-    ) -> Iterator[tuple[Pair, Result]]:
-        """Yield each pair with its result, or the error; as many models are held as the memory has room for.
+    ) -> Iterator[tuple[tuple[Pair, Place], Result]]:
+        """Yield each pair and place with its result, or the error; as much is held as the memory has room for.
 
         Parameters
         ----------
@@ -70,56 +79,59 @@ class UnitTask:
             Features by (statistic, source) that were made before for other blocks; added to.
         """
         statistic = get_statistic(self.statistic)
-        room = self.budget.process - (self.shelf.nbytes if self.shelf else 0)
-        several = len(self.pairs) > 1
+        room = self.budget.process - (self.cache.nbytes if self.cache else 0)
+        several = self.n_comparisons > 1
+        at = {sides(pair, place): (pair, place) for place in self.places for pair in self.pairs}
         working: int | None = None  # bytes that the first comparison took at most: the others take about as many
 
         def prepare(source: str, model: Model) -> Features:
-            if statistic.recorded and self.shelf:
-                return self.shelf.get(self.features[source], statistic.recorded, model)
+            if statistic.recorded and self.cache:
+                return self.cache.get(self.features[source], statistic.recorded, model)
             if (statistic.name, source) not in prepared:
                 prepared[statistic.name, source] = statistic.prepare(model, self.options)
             return prepared[statistic.name, source]
 
-        def load(source: str) -> Any:
+        def load(side: Side) -> Any:
+            source, block = side
             try:
                 model = opened(self.models[source])
-                with named(f"{self.place} of {model.name}"):
-                    return prepare(source, model).block(self.block)
+                with named(f"{named_place(self.statistic, block)} of {model.name}"):
+                    return prepare(source, model).block(block)
             except PAIR_FAILURES as error:
                 return error
 
-        def compare(pair: Pair, a: Any, b: Any) -> Result:
+        def compare(pair: tuple[Side, Side], a: Any, b: Any) -> Result:
             nonlocal working
-            sides = (a, b)
-            if refused := [side for side in sides if isinstance(side, BaseException)]:
+            (_, block), place = pair[0], at[pair][1]  # random numbers are those of the first model's block
+            if refused := [side for side in (a, b) if isinstance(side, BaseException)]:
                 others = [error for error in refused if not isinstance(error, NoUnitsError)]
-                return others[0] if others else statistic.without(self.block, [s in refused for s in sides])
-            names = [opened(self.models[source]).name for source in pair]
+                return others[0] if others else statistic.without(block, [side in refused for side in (a, b)])
+            names = [opened(self.models[source]).name for source, _ in pair]
             if self.budget.given and (needed := nbytes(a) + nbytes(b)) > room:
                 return NotComparableError(too_large(f"{self.statistic} of {' and '.join(names)}", needed, self.budget))
             measure = traced() if several and working is None else nullcontext([working or 0])
             try:
-                with named(self.place, *names), measure as peak, multiplied_by(product_on(self.options.device)):
-                    result = statistic.checked(statistic.compare_block(a, b, self.block, self.options))
+                what = named_place(self.statistic, place)
+                with named(what, *names), measure as peak, multiplied_by(product_on(self.options.device)):
+                    result = statistic.checked(statistic.compare_block(a, b, block, self.options))
             except NoUnitsError:  # seen when the two were brought together
-                return statistic.without(self.block, [])
+                return statistic.without(block, [])
             except PAIR_FAILURES as error:
                 return error
             working = peak[0]
             return result
 
         def fits(features: Any) -> bool:
-            sizes = [nbytes(model) for model in features]
+            sizes = [nbytes(side) for side in features]
             # beside those that are held: one more, and, while that is read, a copy and what is made of it
             return sum(sizes) + max(sizes) + max(2 * max(sizes), working or 0) <= room
 
         if several:
-            return in_rounds(self.pairs, load, compare, fits)
-        return ((pair, compare(pair, *map(load, pair))) for pair in self.pairs)
+            return ((at[pair], result) for pair, result in in_rounds(list(at), load, compare, fits))
+        return ((where, compare(pair, *map(load, pair))) for pair, where in at.items())
 
 
-Task: TypeAlias = "UnitTask | PassTask"
+Task: TypeAlias = "Job | ForwardPass"
 
 
 class Failed(ProvlabError):
@@ -128,13 +140,13 @@ class Failed(ProvlabError):
 
 @dataclass(frozen=True)
 class Done:
-    """Results of a piece.
+    """Results of a job or a pass.
 
     Attributes
     ----------
     results : iterable
-        A result or its exception for each pair of a unit; for each statistic of a pass that failed. In the caller's own
-        process each is computed when it is taken.
+        A result or its exception for each pair and place of a job; for each statistic of a pass that failed. In the
+        caller's own process each is computed when it is taken.
     count : Count
         Bytes that another process read.
     worker : str
@@ -147,7 +159,7 @@ class Done:
 
 
 def do(task: Task) -> Done:
-    """Do one piece as a worker, from nothing but its description."""
+    """Do one job or pass as a worker, from nothing but its description."""
     with counting() as count:
         finished = tuple(
             (what, result if isinstance(result, BlockResult) else Failed(reason(result)))
@@ -156,10 +168,10 @@ def do(task: Task) -> Done:
     return Done(finished, count, f"{socket.gethostname()}:{os.getpid()}")
 
 
-def in_place(
+def in_this_process(
     tasks: Iterable[Task], models: Mapping[str, Model], failed: Mapping[str, Container[Pair]]
 ) -> Generator[tuple[Task, Done], None, None]:
-    """Do one piece after the other in this process; each result is computed when it is taken, and is there at once.
+    """Do one after the other in this process; each result is computed when it is taken, and is there at once.
 
     Parameters
     ----------
@@ -170,7 +182,7 @@ def in_place(
     """
     prepared: dict[tuple[str, str], Features] = {}
     for task in tasks:
-        if isinstance(task, UnitTask):
+        if isinstance(task, Job):
             task = replace(task, pairs=tuple(pair for pair in task.pairs if pair not in failed[task.statistic]))
             # features prepared for other blocks are kept as long as their models are compared
             current = {(task.statistic, source) for source in task.models}
@@ -178,9 +190,15 @@ def in_place(
         yield task, Done(task.results(lambda reference: models[reference.source], prepared), Count(), "this process")
 
 
-def place(statistic: str, block: Place) -> str:
-    """Name a unit for a reader: ``phi_u on block 3``."""
-    return statistic if block is None else f"{statistic} on block {' and '.join(map(str, np.atleast_1d(block)))}"
+def sides(pair: Pair, place: Place) -> tuple[Side, Side]:
+    """Which block of either model meets at a place."""
+    blocks = place if isinstance(place, tuple) else (place, place)
+    return (pair[0], blocks[0]), (pair[1], blocks[1])
+
+
+def named_place(statistic: str, place: Place) -> str:
+    """Name a place for a reader: ``phi_u on block 3``."""
+    return statistic if place is None else f"{statistic} on block {' and '.join(map(str, np.atleast_1d(place)))}"
 
 
 @lru_cache(maxsize=1024)

@@ -1,0 +1,59 @@
+"""An answer in one screen: what a command shows at first. The whole result is `str` of it, and `-v` shows that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from textwrap import shorten
+from typing import Any
+
+RELATED, OPEN, QUIET = "related", "open", "quiet"  # the tone of an answer: a relation, no answer, nothing to report
+
+
+class Bar(str):
+    """A cell that is drawn as a bar: how far a number is on its way to the floor, 0 to 1."""
+
+    share: float
+
+    @classmethod
+    def of(cls, share: float) -> "Bar":
+        """Take the share."""
+        bar = cls("")
+        bar.share = min(1.0, max(0.0, share))
+        return bar
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A node of a drawn tree, with what hangs below it."""
+
+    text: str
+    below: Sequence["Branch"] = ()
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a reader in a hurry sees.
+
+    Attributes
+    ----------
+    answer
+        One sentence.
+    tone
+        `RELATED`, `OPEN` or `QUIET`: its colour, where the terminal has colours.
+    body
+        A small table (`provlab.report.views.Table`), `Branch` for trees, text for paragraphs.
+    remarks
+        Label and sentence of each thing that qualifies the answer.
+    """
+
+    answer: str
+    tone: str = QUIET
+    body: Sequence[Any] = ()
+    remarks: Sequence[tuple[str, str]] = field(default=())
+
+
+def in_short(sentences: Sequence[str], length: int = 132) -> str:
+    """The first of these sentences, cut between words where it is long, and how many more there are; "" for none."""
+    if not sentences:
+        return ""
+    more = f" ({len(sentences) - 1} more: -v)" if len(sentences) > 1 else ""
+    return shorten(sentences[0], length - len(more), placeholder=" ...") + more

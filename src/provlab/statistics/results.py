@@ -1,0 +1,240 @@
+"""Results of a statistic: of each block, with what aggregation and verdict need beside the number; and the outcome.
+
+All three are frozen. A `Detail` has a field for each thing that more than one module reads; what a statistic alone
+reads again stands under ``own``. As JSON a detail is the mapping of those that are set, ``own`` among them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import NotComparableError
+from provlab.inference import pvalues
+from provlab.inference.matching import UnitRows
+
+
+class MissingDetailError(NotComparableError):
+    """A result lacks what is read of it: another version kept it, or a statistic left it out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """A result but for its number. A field that nothing was written to is None.
+
+    Attributes
+    ----------
+    n, agree : int
+        Units compared (positions, for phi_jsd; dimensions, for phi_axes), and those with one partner by both matchings.
+    floor : float
+        Smallest log10 p of so many units. Every p-value of a block has one.
+    power : float
+        Smallest log10 p that the units which stayed could have given, if that is more than the floor.
+    paper_log10_p : float
+        The paper's form of the p-value, log10.
+    common : int
+        Dimensions that independent models are allowed to share (phi_axes).
+    dropped : list of int
+        How many units of the first and of the second model were left out, as they do nothing of their own.
+    without : list of int
+        Which units these are, of the model with fewer, if they are few (phi_match).
+    left_out : bool
+        True of a block that has no two living units, and was not compared.
+    withheld : str
+        Why there is no p-value: of a block, or of the outcome.
+    blind : str
+        Why a copy may have gone unseen, though there is a p-value (phi_match).
+    order : list of mapping
+        What is known of the order of a block's units, of either model (`provlab.statistics.order.described`); of
+        an outcome, the `provlab.statistics.order.findings` of either model.
+    together : list of int
+        A label for each block, of an outcome alone; blocks of one label depend on each other and count as one test.
+    zeros : list of int, or str
+        `provlab.statistics.alive.zeros_alike` of a block of phi_u; of its outcome, the sentence about them.
+    of_units : list of int
+        How many hidden units there are in the first and in the second model, where only some were read (phi_u).
+    written : list of float
+        Share of the block's output that the units which agree write, of either model (phi_match).
+    tied : list of float
+        Mean size of the cosine between the gate and the up row of a unit, of either model (phi_match).
+    experts : int
+        How many pairs of experts were compared (`provlab.statistics.experts.best`).
+    pair : list of str
+        Which of these the p-value is that of.
+    anchor : int
+        Which model was the anchor of the smaller p-value, 0 or 1 (phi_anchor).
+    distances : list of float
+        Squared Frobenius norms ``(1 + copies,)`` of differences: the block's, and its permuted copies' (phi_l2).
+    stream : list of mapping
+        As ``order``, of the dimensions of the residual stream (phi_l2).
+    rounding, spread : float
+        Divergence in nats of a model from itself in fewer bits, and of one position from the next (phi_jsd).
+    unit : float
+        Largest relative error of a number of these bits (phi_jsd).
+    partner : int
+        The block of the second model that this block of the first is nearest to, where all meet all.
+    all_blocks, until_settled : mapping
+        What was found where all blocks met all (`provlab.engine.all_blocks`), and what was read until the question was
+        settled (`provlab.engine.sequential`); of an outcome alone.
+    said : str
+        A sentence about the result for the verdict.
+    own : mapping
+        Name -> what the statistic alone reads again; JSON-able.
+    """
+
+    n: int | None = None
+    agree: int | None = None
+    floor: float | None = None
+    power: float | None = None
+    paper_log10_p: float | None = None
+    common: int | None = None
+    dropped: list[int] | None = None
+    without: list[int] | None = None
+    left_out: bool | None = None
+    withheld: str | None = None
+    blind: str | None = None
+    order: Sequence[Mapping[str, Any]] | None = None
+    together: list[int] | None = None
+    zeros: list[int] | str | None = None
+    of_units: list[int] | None = None
+    written: list[float] | None = None
+    tied: list[float] | None = None
+    experts: int | None = None
+    pair: list[str] | None = None
+    anchor: int | None = None
+    distances: list[float] | None = None
+    stream: Sequence[Mapping[str, Any]] | None = None
+    rounding: float | None = None
+    spread: float | None = None
+    unit: float | None = None
+    partner: int | None = None
+    all_blocks: Mapping[str, Any] | None = None
+    until_settled: Mapping[str, Any] | None = None
+    said: str | None = None
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Detail":
+        """Read what `as_record` wrote; a key that is no field is the statistic's own."""
+        known = {name: value for name, value in record.items() if name in NAMES}
+        return cls(**known, own={name: value for name, value in record.items() if name not in NAMES})
+
+    def as_record(self) -> dict[str, Any]:
+        """Return what is set, as JSON-able data."""
+        values = {name: getattr(self, name) for name in NAMES}
+        return {name: value for name, value in values.items() if value is not None} | dict(self.own)
+
+    def __or__(self, other: "Detail") -> "Detail":
+        """Return both; where both have a field set, the other's."""
+        return Detail.from_record(self.as_record() | other.as_record())
+
+    def needed(self, name: str) -> Any:
+        """Return a field that must be set.
+
+        Raises
+        ------
+        MissingDetailError
+            It is not.
+        """
+        if (value := getattr(self, name)) is None:
+            raise MissingDetailError(f"a result holds no {name} in its detail, and what is made of it needs that")
+        return value
+
+    @property
+    def reach(self) -> float | None:
+        """Smallest log10 p that could have come out: the power, or else the floor."""
+        return self.floor if self.power is None else self.power
+
+
+NAMES = frozenset(each.name for each in fields(Detail)) - {"own"}
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """One statistic on one block of one pair.
+
+    Attributes
+    ----------
+    block : int or None
+        Counted from 0; None for a statistic of the whole model.
+    value, log10_p : float
+        The raw statistic, and its log10 p where it has one.
+    detail : Detail
+        What aggregation and verdict need as well.
+    matching : array or None
+        ``(h,)`` int64, the partner of each hidden unit, for statistics that match units; ``(2, h)`` for phi_MATCH, by
+        gate and by up. Where units were left out, of each that stayed, on the side that has fewer of these.
+    """
+
+    block: int | None
+    value: float
+    log10_p: float | None = None
+    detail: Detail = field(default_factory=Detail)
+    matching: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], matching: NDArray[np.int64] | None = None) -> "BlockResult":
+        """Read what `as_record` wrote; what stands for a pair of blocks is none that can be counted."""
+        block = record["block"] if isinstance(record["block"], int) else None
+        return cls(block, record["value"], record["log10_p"], Detail.from_record(record["detail"]), matching)
+
+    def as_record(self) -> dict[str, Any]:
+        """Return all but the matching, as JSON-able data."""
+        detail = self.detail.as_record()
+        return {"block": self.block, "value": self.value, "log10_p": self.log10_p, "detail": detail}
+
+    def about(self, **values: Any) -> "BlockResult":
+        """Return the same with these fields of the detail."""
+        return replace(self, detail=replace(self.detail, **values))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One statistic on one pair: the aggregate over blocks, and the blocks.
+
+    Attributes
+    ----------
+    value : float
+        The raw statistic (mean Spearman correlation over blocks, minus a distance, a divergence in nats).
+    log10_p : float or None
+        The log10 p of the aggregate; ``None`` for a statistic that yields no p-value.
+    floor : float or None
+        The smallest log10 p that this statistic can reach on this pair.
+    detail : Detail
+        What is known of it beside that.
+    """
+
+    value: float
+    log10_p: float | None
+    blocks: tuple[BlockResult, ...]
+    floor: float | None = None
+    detail: Detail = field(default_factory=Detail)
+
+    def about(self, **values: Any) -> "Outcome":
+        """Return the same with these fields of the detail."""
+        return replace(self, detail=replace(self.detail, **values))
+
+
+def of_matching(
+    correlation: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64], common: int = 0
+) -> Detail:
+    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``; `common` units are allowed for."""
+    return Detail(
+        n=correlation.n,
+        agree=int((first == second).sum()),
+        floor=pvalues.log10_floor(correlation.n - common),
+        paper_log10_p=correlation.paper_log10_p,
+    )
+
+
+def dropped(a: UnitRows, b: UnitRows) -> list[int] | None:
+    """How many units of either side were left out; None where none was."""
+    counts = [len(side.left_out) for side in (a, b)]
+    return counts if any(counts) else None
+
+
+def withheld(outcome: Outcome, why: str) -> Outcome:
+    """Return an outcome without its p-value in any form, and why it has none."""
+    return replace(outcome, log10_p=None, floor=None).about(withheld=why, paper_log10_p=None)

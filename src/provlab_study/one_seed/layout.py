@@ -1,0 +1,85 @@
+"""PLM-CS: two blocks on the vectors of a protein model, one trained network for each of six kinds of atoms.
+
+The layers stand in the order of the public ``model.py``, which is the order in which their numbers are drawn.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import CheckpointError, reason
+from provlab.models.local import LocalFiles
+from provlab.models.weights import WeightFiles
+from provlab_study.one_seed.replay import Layer
+
+_VECTOR, _WIDTH, _HIDDEN = 1280, 512, 2048
+
+
+def _attention(name: str, block: int) -> list[Layer]:
+    kinds = {"q_linear": None, "v_linear": None, "k_linear": block, "out": None}
+    return [Layer(f"{name}.attn.{kind}", _WIDTH, _WIDTH, of) for kind, of in kinds.items()]
+
+
+LAYERS = (
+    Layer("encoder.Linear0", _VECTOR, _WIDTH),
+    *_attention("encoder", 0),
+    Layer("encoder.fc1", _WIDTH, _HIDDEN),
+    Layer("encoder.fc2", _HIDDEN, _WIDTH),
+    *_attention("decoder", 1),
+    Layer("decoder.fc", _WIDTH, _HIDDEN),
+    Layer("decoder.pre", _HIDDEN, 1),
+)
+UP = ("encoder.fc1", "decoder.fc")  # the up projection of each block, (2048, 512)
+
+
+@dataclass(frozen=True, eq=False)
+class PlmCs:
+    """One of the six.
+
+    Attributes
+    ----------
+    atom
+        Whose chemical shifts it predicts.
+    tensors
+        Name -> float32 array, as in the file.
+    """
+
+    atom: str
+    tensors: Mapping[str, NDArray[np.float32]]
+
+    @property
+    def up(self) -> list[NDArray[np.float32]]:
+        """The up projection of each block, ``(2048, 512)``."""
+        return [self.tensors[f"{name}.weight"] for name in UP]
+
+    @property
+    def key_biases(self) -> dict[int, NDArray[np.float32]]:
+        """The bias of the keys of each block, ``(512,)``."""
+        named = [(layer.block, layer.name) for layer in LAYERS]
+        return {block: self.tensors[f"{name}.bias"] for block, name in named if block is not None}
+
+
+def read(atom: str, folder: Path) -> PlmCs:
+    """Read one of the six from the folder of its pickle, tensors alone (``weights_only=True``).
+
+    Raises
+    ------
+    CheckpointError
+        The file holds another model.
+    """
+    weights = WeightFiles(LocalFiles(folder), {}, allow_pickle=True)
+    try:
+        tensors = {
+            f"{layer.name}.{kind}": weights.array(f"{layer.name}.{kind}")
+            for layer in LAYERS
+            for kind in ("weight", "bias")
+        }
+    except CheckpointError as error:
+        raise CheckpointError(f"{folder.name} holds none of PLM-CS ({reason(error)}); fetch it again") from error
+    shapes = {layer.name: (layer.outputs, layer.inputs) for layer in LAYERS}
+    if other := [name for name, shape in shapes.items() if tensors[f"{name}.weight"].shape != shape]:
+        raise CheckpointError(f"{folder.name} holds none of PLM-CS: {other[0]} has another shape; fetch it again")
+    return PlmCs(atom, tensors)

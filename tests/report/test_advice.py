@@ -1,0 +1,56 @@
+"""Advice of a comparison is checked against the two models: what it names can be run on them."""
+
+import re
+
+import pytest
+
+from provlab import api
+from provlab.errors import ProvlabError
+from provlab.statistics import flaws
+from provlab.statistics import get as get_statistic
+from provlab.statistics.base import Model
+
+
+@pytest.fixture
+def unlike(gpt2, tmp_path):
+    """Two without gates, of unequal width and depth."""
+    folders = [tmp_path / "wide", tmp_path / "narrow"]
+    gpt2(0, vocab_size=40, n_embd=32).save_pretrained(folders[0])
+    gpt2(1, vocab_size=40, n_layer=3).save_pretrained(folders[1])
+    return [str(folder) for folder in folders]
+
+
+def words(unlike, names):
+    return " ".join(api.compare(*unlike, statistics=names, progress=False).verdict().split())
+
+
+def test_unequal_width_without_gates_is_told_of_the_test_that_exists(unlike):
+    message = words(unlike, ["phi_u", "phi_h", "phi_match", "stream_score"])
+    assert "could not be tested: no statistic gave a p-value" in message
+    assert "phi_match can compare" not in message
+    assert "give two models" not in message
+    advised = re.search(r"may test it: ([^.]*)\.", message)[1].split(", ")
+    assert "phi_e" in advised
+    models = [Model.open(source) for source in unlike]
+    for name in advised:
+        get_statistic(name).blocks(*models)  # none refuses the pair
+
+
+def test_the_test_that_is_named_gives_a_p_value(unlike):
+    report = api.compare(*unlike, statistics=["phi_u", "phi_e"], progress=False)
+    by_name = {record.statistic: record for record in report.records}
+    assert by_name["phi_e"].outcome.log10_p is not None
+    assert "phi_e can compare embeddings of different width" in by_name["phi_u"].error
+
+
+@pytest.mark.parametrize("kind", ["one_width", "one_depth"])
+def test_the_table_says_who_refuses_models_of_another_shape(kind, gpt2, tmp_path):
+    other = {"one_width": {"n_embd": 32}, "one_depth": {"n_layer": 3}}[kind]
+    gpt2(0, vocab_size=40).save_pretrained(tmp_path / "a")
+    gpt2(1, vocab_size=40, **other).save_pretrained(tmp_path / "b")
+    models = [Model.open(str(tmp_path / name)) for name in "ab"]
+    for name in flaws._TABLE[kind]:
+        if name in flaws._TABLE["gates"]:
+            continue
+        with pytest.raises(ProvlabError):
+            get_statistic(name).blocks(*models)

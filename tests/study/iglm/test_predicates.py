@@ -1,0 +1,38 @@
+"""The claim on two sizes of IgLM holds on a good record and fails for each reason; labels of chains."""
+
+import pytest
+
+from provlab_study.iglm.measure import GERMLINES, germline
+from provlab_study.iglm.predicates import shared_inputs
+
+RULE = {"length": 25, "share": 0.5, "least": 100}
+
+
+def pair(common=((0.95, 0.93, 0.97), (0.9, 0.8, 0.95)), effective=(600.0, 800.0), length=25):
+    summary = {"effective": list(effective), "below_a": [0.7, 0.6, 0.8], "below_b": [0.6, 0.5, 0.7]}
+    return {"prompt": "[HEAVY]", "length": length, "z": [0.1, 0.3], "summary": summary, "excess": [0.0, 0.0]} | {
+        "common": [list(side) for side in common]
+    }
+
+
+PLANTS = {
+    "good": ([pair()], "holds"),
+    "the larger model's inputs are its own": ([pair(((0.95, 0.9, 0.97), (0.02, 0.01, 0.03)))], "fails"),
+    "one of two prompts": ([pair(), pair(((0.4, 0.3, 0.45), (0.9, 0.8, 0.95)))], "fails"),
+    "an interval that reaches the bar": ([pair(((0.6, 0.4, 0.8), (0.9, 0.8, 0.95)))], "within_its_spread"),
+    "few draws": ([pair(effective=(21.0, 34.0))], "not run"),
+    "another length alone": ([pair(length=100)], "not run"),
+    "no package": ([], "not run"),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_plants(plant):
+    pairs, status = PLANTS[plant]
+    assert shared_inputs(pairs, **RULE).status == status
+
+
+def test_chains_are_named_by_their_germline():
+    assert germline(GERMLINES["IGHV4"]) == "IGHV4"
+    assert germline(GERMLINES["IGKV1"][6:] + "RASQSIS") == "IGKV1, from residue 7"
+    assert germline("W" * 25) == "other"

@@ -1,0 +1,118 @@
+"""Mistakes at the command line: each is refused before any work, in one line with the word that was meant."""
+
+import importlib
+import re
+
+import pytest
+from small_notebooks import write
+
+from provlab.cli import ANSWERS, COMMANDS
+
+SLIPS = {
+    "comprae a b": "invalid choice: 'comprae' .*did you mean compare",
+    "help compar": "did you mean compare",
+    "compare zoo:oak zoo:elm --statistc phi_u": r"did you mean --statistic\? \(see provlab compare --help",
+    "study zoo:oak zoo:elm --memroy 8GB": "did you mean --memory",
+    "compare zoo:oak zoo:elm --statistic phi_uu": r"no statistic is called 'phi_uu'; there are .*did you mean phi_u",
+    "compare zoo:oak zoo:elm --device gpu": "no device 'gpu'; did you mean cuda",
+    "compare zoo:oak zoo:elm --fail-on rejectd": "no outcome 'rejectd'; did you mean rejected",
+    "compare zoo:oak zoo:elm --statistic": "--statistic: expected one argument",
+    "compare oak elm": "oak is no folder here; did you mean zoo:oak",
+    "compare gpt2 zoo:oak": "gpt2 is no folder here; did you mean openai-community/gpt2",
+    "compare bert-base-uncased zoo:oak": "did you mean google-bert/bert-base-uncased",
+    "compare zoo:oak zoo:oakk": "no zoo model 'oakk'; did you mean oak",
+    "compare zoo:oak /no/such": "/no/such does not exist; give a checkpoint folder",
+    "compare zoo:oak ~/no/such": "~/no/such does not exist",
+    "diff zoo:oak zoo:oakchat": "no zoo model 'oakchat'; did you mean oak-chat",
+    "diff zoo:oak zoo:elm --reference zoo:alm": "no zoo model 'alm'; did you mean elm",
+    "study zoo:oak": "at least two models, not 1",
+    "study zoo:oak zoo:oak": "models must be distinct, .*zoo:oak",
+    "study zoo:oak zoo:oakk": "no zoo model 'oakk'",
+    "study zoo:oak zoo:elm --memory lots": "memory must be a size such as 8GB or 512MiB, not 'lots'",
+    "tree zoo:oak": "at least two models, not 1",
+    "tree zoo:oak zoo:elm --memory lots": "memory must be a size",
+    "tree zoo:oak zoo:elm --statistic phi_uu": "did you mean phi_u",
+    "tree zoo:oak zoo:elm --outgroup zoo:fir": "the outgroup zoo:fir is not among the models",
+    "identify zoo:oakk --shelf shelf": "no zoo model 'oakk'",
+    "identify zoo:oak --shelf none": "none holds no fingerprints; make some by provlab shelf add",
+    "shelf list --shelf none": "none holds no fingerprints",
+    "shelf ad zoo:oak --shelf none": "invalid choice: 'ad' .*did you mean add",
+    "shelf show --shelf none": "name models: provlab shelf show MODEL --shelf none",
+    "shelf add oak --shelf none": "did you mean zoo:oak",
+    "disguise zoo:oak here": "here exists; name a new folder",
+    "disguise zoo:oak new --with T1+splt": "no attack 'splt'; did you mean split",
+    "disguise zoo:oakk new": "no zoo model 'oakk'",
+    "zoo list oka": "no zoo model is called oka; did you mean oak",
+    "zoo lst": "invalid choice: 'lst' .*did you mean list",
+    "run tree": "the study's notebooks are not in .* nor above it; clone provlab's repository, run make env there",
+    "run --list": "the study's notebooks are not in",
+    "claims": "the study's notebooks are not in",
+    "reproduce smoke.yml -o out": "the study's notebooks are not in",
+}
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path, monkeypatch):
+    """An empty folder outside any checkout; nothing may be trained."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PROVLAB_RESULTS", raising=False)
+    monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / ".cache"))
+    build = importlib.import_module("provlab.zoo.build")  # `zoo.build` is the function
+    monkeypatch.setattr(build, "Progress", lambda *_, **__: pytest.fail("something was trained"))
+    (tmp_path / "here").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", SLIPS)
+def test_a_slip_is_refused_before_any_work(run, inside, line):
+    status, out, err = run(*line.split())
+    assert (status, out) == (2, "")
+    assert re.search(SLIPS[line], err), err
+    assert err.count("\n") == 1
+    assert "internal error" not in err
+    assert [path.name for path in inside.iterdir() if path.name != ".cache"] == ["here"]
+
+
+def test_a_notebook_is_not_begun_with_a_model_that_the_zoo_lacks(run, inside, monkeypatch):
+    (inside / "notebooks").mkdir()
+    (inside / "pyproject.toml").touch()
+    write(inside / "notebooks" / "audit.ipynb", "1", parameters='suspect: str = "zoo:oak"\nseed: int = 0')
+    monkeypatch.setattr("provlab_study.publishing.runner.run", lambda *_, **__: pytest.fail("it ran"))
+    status, _, err = run("run", "audit", "-p", "suspect=zoo:oakk")
+    assert status == 2
+    assert "no zoo model 'oakk'; did you mean oak" in err
+
+
+def test_help_of_a_command_says_what_it_answers_with_an_example(run):
+    assert list(ANSWERS) == list(COMMANDS)
+    for name in COMMANDS:
+        status, out, _ = run("help", name)
+        words = " ".join(out.split())
+        assert status == 0
+        assert ANSWERS[name][0] in words
+        assert "example: " + ANSWERS[name][1] * (name != "run") in words, name
+    assert "provlab help COMMAND" in " ".join(run("help")[1].split())
+
+
+def test_a_study_leaves_the_folder_as_it_was(run, inside, models):
+    assert run("study", models["base"], models["other"], "--statistic", "phi_u")[0] == 0
+    assert [path.name for path in inside.iterdir() if path.name != ".cache"] == ["here"]
+    assert list((inside / ".cache" / "own").rglob("*.json"))
+
+
+def test_a_shelf_is_listed_shown_and_cleared(run, inside, models):
+    assert run("shelf", "add", models["base"], models["other"], "--shelf", "kept")[0] == 0
+    out = run("shelf", "list", "--shelf", "kept")[1]
+    assert [line.partition(":")[0] for line in out.splitlines()] == sorted([models["base"], models["other"]])
+    assert "hidden units of block 0, width" in run("shelf", "show", models["base"], "--shelf", "kept")[1]
+    assert "is not on the shelf kept" in run("shelf", "remove", "nobody", "--shelf", "kept")[2]
+    assert run("shelf", "remove", models["base"], "--shelf", "kept")[1] == f"{models['base']}: removed from kept\n"
+    assert len(list((inside / "kept").glob("*.npz"))) == 1
+
+
+def test_verify_repeats_the_verdict_that_it_confirms(run, models):
+    a, b = models["base"], models["tuned"]
+    assert run("compare", a, b, "--statistic", "phi_u", "-o", "report")[0] == 0
+    status, out, _ = run("verify", "report")
+    assert status == 0
+    assert out.endswith(f"It confirms: {a} and {b}: by order alone.\n")
