@@ -7,7 +7,9 @@ from scipy import stats
 
 from provlab.forest.result import DESCENDS, NOT_GIVEN, ROWS
 from provlab_study.family_forest.measure import MISSED, Judged
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Evidence, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
+
+Rows = Sequence[Mapping[str, Any]]
 
 
 def _bar(what: str, k: int, n: int, at: float, *, above: bool) -> Bar:
@@ -16,9 +18,9 @@ def _bar(what: str, k: int, n: int, at: float, *, above: bool) -> Bar:
     return Bar(what, [k / n], at, above=above, interval=(float(low), float(high)))
 
 
-def families_apart(evidence: Evidence, measurement: str, level: float) -> Verdict:
+def families_apart(families: Mapping[str, Any], *, level: float) -> Verdict:
     """No family holds independent models, and in draws under the null no more often than promised."""
-    counts: Mapping[str, Any] = evidence.measurement(measurement)
+    counts = families
     errors, draws = counts["draws"][f"{level:g}"]["mean e-value"], counts["n_draws"]
     ours = (
         f"{counts['glued']} of {counts['pairs']:,} pairs wrongly in one family, {counts['split']} related ones apart; "
@@ -29,9 +31,9 @@ def families_apart(evidence: Evidence, measurement: str, level: float) -> Verdic
     return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems, [bar])
 
 
-def edges_right(evidence: Evidence, measurement: str, share: float, least: int, forged: str) -> Verdict:
+def edges_right(judged: Rows, *, share: float, least: int, forged: str) -> Verdict:
     """Among edges of models grown for this page where rows speak, so many are true; arms of forgers do not count."""
-    rows = _grown(evidence, measurement, forged)
+    rows = _grown(judged, forged)
     spoken = [row for row in rows if row.speaks]
     if len(spoken) < least:
         return Verdict(NOT_RUN, "", f"rows speak on {len(spoken)} edges, fewer than {least}")
@@ -44,9 +46,9 @@ def edges_right(evidence: Evidence, measurement: str, share: float, least: int, 
     return judge(ours, f"above {share:g} of the edges", bars=[bar])
 
 
-def descent_right(evidence: Evidence, measurement: str, wrong: float, least: int) -> Verdict:
+def descent_right(kin: Rows, *, wrong: float, least: int) -> Verdict:
     """Where an edge says *descends*, the first model is an ancestor, in families without some parents too."""
-    rows = evidence.records(measurement, Judged)
+    rows = read(Judged, kin)
     shown = [row for row in rows if row.relation == DESCENDS]
     if len(shown) < least:
         return Verdict(NOT_RUN, "", f"{len(shown)} edges say descends, fewer than {least}")
@@ -60,11 +62,9 @@ def descent_right(evidence: Evidence, measurement: str, wrong: float, least: int
     return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=[bar])
 
 
-def directions_right(
-    evidence: Evidence, measurement: str, wrong: float, answered: float, arms: Sequence[str], forged: str
-) -> Verdict:
+def directions_right(judged: Rows, *, wrong: float, answered: float, arms: Sequence[str], forged: str) -> Verdict:
     """Directions by the clock are hardly ever wrong, and it answers where decay is on and embeddings are untied."""
-    rows = _grown(evidence, measurement, forged)
+    rows = _grown(judged, forged)
     clock = [row for row in rows if row.directed == ROWS and row.forward is not None]
     questions = [row for row in rows if row.arm in arms and row.right]
     if not clock or not questions:
@@ -78,6 +78,5 @@ def directions_right(
     return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", bars=bars)
 
 
-def _grown(evidence: Evidence, measurement: str, forged: str) -> list[Judged]:
-    rows = evidence.records(measurement, Judged)
-    return [row for row in rows if row.arm != "zoo" and not row.arm.startswith(forged)]
+def _grown(judged: Rows, forged: str) -> list[Judged]:
+    return [row for row in read(Judged, judged) if row.arm != "zoo" and not row.arm.startswith(forged)]

@@ -179,7 +179,8 @@ def _kept(claim: Mapping[str, Any], experiment: dict[str, Any] | None, store: Re
     if experiment["profile"] not in claim["profiles"]:
         return status_in(claim, experiment["profile"], Verdict(NOT_RUN, "", ""))
     try:
-        records = Evidence(experiment, store).named(inspect.signature(predicate(claim)).parameters)
+        names = inspect.signature(predicate(claim)).parameters.keys() - claim["predicate"].keys()  # but for its bars
+        records = Evidence(experiment, store).named(names)
     except OldRecordsError as error:
         return Verdict(NOT_RUN, "", str(error))
     return verdict(claim, records, experiment["profile"])

@@ -149,8 +149,8 @@ class Evidence:
         return str(self.experiment["profile"])
 
     def named(self, names: Collection[str]) -> dict[str, Any]:
-        """What the run left under these names: measurements and parameters, ``pairs``, ``evidence``."""
-        left = {**self.experiment.get("parameters", {}), **self.experiment["measurements"], "evidence": self}
+        """What the run left under these names: measurements and parameters, and ``pairs``."""
+        left = {**self.experiment.get("parameters", {}), **self.experiment["measurements"]}
         pairs = {"pairs": self.pairs} if "pairs" in names else {}
         return pairs | {name: left[name] for name in names if name in left}
 

@@ -5,21 +5,16 @@ from itertools import combinations
 
 import pytest
 
-from provlab.engine.store import Store
 from provlab_study.family_forest import arms, measure, peers, predicates
 from provlab_study.family_forest.measure import Judged
-from provlab_study.publishing.evidence import Evidence
 
 FORGED = "forged"
 FEW_DRAWS = {"draws": {"0.01": {"mean e-value": 0}}, "n_draws": 10}
 DRAWS = {"0.01": {"mean e-value": 2, "single links": 9}}
 
 
-def judge(predicate, value, tmp_path, **arguments):
-    evidence = Evidence(
-        {"name": "x", "profile": "default", "pairs": [], "measurements": {"it": value}}, Store(tmp_path)
-    )
-    return getattr(predicates, predicate)(evidence, "it", **arguments).status
+def judge(predicate, records, **bars):
+    return getattr(predicates, predicate)(records, **bars).status
 
 
 def edges(right, wrong, forward=True):
@@ -36,9 +31,9 @@ def edges(right, wrong, forward=True):
         (FEW_DRAWS, "within_its_spread"),
     ],
 )
-def test_families_apart(change, status, tmp_path):
+def test_families_apart(change, status):
     counts = {"glued": 0, "split": 0, "pairs": 6216, "draws": DRAWS, "n_draws": 1000} | change
-    assert judge("families_apart", counts, tmp_path, level=0.01) == status
+    assert judge("families_apart", counts, level=0.01) == status
 
 
 @pytest.mark.parametrize(
@@ -50,8 +45,8 @@ def test_families_apart(change, status, tmp_path):
         ([{**row, "arm": "forged: rows"} for row in edges(99, 1)], "not run"),
     ],
 )
-def test_edges_right(rows, status, tmp_path):
-    assert judge("edges_right", rows, tmp_path, share=0.9, least=60, forged=FORGED) == status
+def test_edges_right(rows, status):
+    assert judge("edges_right", rows, share=0.9, least=60, forged=FORGED) == status
 
 
 @pytest.mark.parametrize(
@@ -65,9 +60,9 @@ def test_edges_right(rows, status, tmp_path):
         ([], "not run"),
     ],
 )
-def test_directions_right(rows, status, tmp_path):
+def test_directions_right(rows, status):
     arguments = {"wrong": 0.01, "answered": 0.8, "arms": ["plain"], "forged": FORGED}
-    assert judge("directions_right", rows, tmp_path, **arguments) == status
+    assert judge("directions_right", rows, **arguments) == status
 
 
 def kin(right, wrong, others=0):
@@ -87,8 +82,8 @@ def kin(right, wrong, others=0):
         (kin(30, 0, 90), "not run"),
     ],
 )
-def test_descent_right(rows, status, tmp_path):
-    assert judge("descent_right", rows, tmp_path, wrong=0.01, least=40) == status
+def test_descent_right(rows, status):
+    assert judge("descent_right", rows, wrong=0.01, least=40) == status
 
 
 def test_edges_are_judged_against_their_truth():

@@ -128,7 +128,13 @@ def store(tmp_path):
     pair = {"a": "a", "b": "b", "statistic": "phi_u", "dependent": False, "siblings": False, "error": None}
     kept = [
         {"name": "llama_tree", "pairs": [pair | {"keys": keys}], "measurements": {"chain_of_trees": []}},
-        {"name": "exchangeability", "pairs": [], "measurements": {"example_one": EXAMPLE}},
+        # a parameter of the notebook may have the name of a bar
+        {
+            "name": "exchangeability",
+            "pairs": [],
+            "parameters": {"smallest": 7},
+            "measurements": {"example_one": EXAMPLE},
+        },
     ]
     for experiment in kept:
         store.put_experiment(experiment["name"], {"profile": "default", **experiment})
