@@ -116,3 +116,11 @@ def test_verify_repeats_the_verdict_that_it_confirms(run, models):
     status, out, _ = run("verify", "report")
     assert status == 0
     assert out.endswith(f"It confirms: {a} and {b}: by order alone.\n")
+
+
+def test_names_of_many_and_lines_of_several_are_taken_apart():
+    """Before a notebook runs its models are looked up: not a name that stands for many, and each of a line."""
+    from provlab_study.commands.run import _zoo_models
+
+    values = [["zoo:null-{:02d}", "zoo:oak | zoo:oak-chat | /mine |"], "zoo:elm", "User: hello", 3]
+    assert _zoo_models(values) == ["zoo:oak", "zoo:oak-chat", "zoo:elm"]

@@ -65,11 +65,13 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _zoo_models(values: Iterable[object]) -> list[str]:
-    """Names with a scheme among parameters, and in lists of theirs."""
+    """Names with a scheme among parameters, and in lists of theirs, where a line may hold several between bars.
+
+    A name with braces stands for many, which the page counts.
+    """
     texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
-    return [
-        text for text in texts if isinstance(text, str) and text.partition(":")[0] in plugins.named(plugins.SCHEMES)
-    ]
+    names = [name.strip() for text in texts if isinstance(text, str) for name in text.split("|")]
+    return [name for name in names if "{" not in name and name.partition(":")[0] in plugins.named(plugins.SCHEMES)]
 
 
 def _of_all() -> str:
