@@ -104,7 +104,7 @@ def compare(
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.
     store : Store, optional
-        Where finished units are kept and found again.
+        Where finished results are kept and found again.
     allow_pickle : bool
         Also open ``.bin`` weights, with ``weights_only=True``.
     progress : float
