@@ -7,7 +7,7 @@ import pytest
 
 from provlab.engine.store import Store
 from provlab.engine.table import ResultCache
-from provlab.errors import NotComparableError
+from provlab.errors import NotComparableError, ParameterError
 from provlab.statistics import get
 from provlab.statistics.base import Options, aggregated
 from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError
@@ -26,6 +26,11 @@ def test_a_record_is_read_back_as_it_was_kept(record):
 
 def test_what_is_no_field_is_the_statistics_own():
     assert BlockResult.from_record(MEASURED).detail == Detail(own={"kept": 7, "rows": 9, "readable": True})
+
+
+def test_a_field_under_own_is_refused_since_it_would_be_read_back_as_the_field():
+    with pytest.raises(ParameterError, match="own holds n, which is a field of Detail"):
+        Detail(own={"n": 3})
 
 
 def test_a_store_gives_back_a_result_with_its_matching(tmp_path):
@@ -50,5 +55,6 @@ def test_a_p_value_without_what_its_aggregate_needs_is_refused_in_one_line():
 
 
 def test_every_field_is_described():
-    for name in NAMES:
-        assert any(name in line for line in Detail.__doc__.splitlines() if " : " in line), name
+    described = [line.partition(" : ")[0].strip() for line in Detail.__doc__.splitlines() if " : " in line]
+    names = [name for line in described for name in line.split(", ")]
+    assert sorted(names) == sorted([*NAMES, "own"])
