@@ -10,7 +10,7 @@ from provlab.engine.table import ResultCache
 from provlab.errors import NotComparableError, ParameterError
 from provlab.statistics import get
 from provlab.statistics.base import Options, aggregated
-from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError
+from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, withheld
 
 # written by the version that kept details as they came, before they had fields
 KEPT = {"block": 2, "value": 0.5, "log10_p": -3.0, "detail": {"n": 8, "agree": 3, "floor": -4.6, "order": [{}, {}]}}
@@ -52,6 +52,20 @@ def test_a_p_value_without_what_its_aggregate_needs_is_refused_in_one_line():
     with pytest.raises(MissingDetailError, match="holds no floor") as raised:
         aggregated([BlockResult(0, 0.5, -3.0), BlockResult(1, 0.5, -3.0)])
     assert isinstance(raised.value, NotComparableError)
+
+
+def test_a_result_at_a_pair_of_blocks_has_no_block_that_can_be_counted():
+    assert BlockResult.from_record(KEPT | {"block": [1, 2]}).block is None
+
+
+def test_the_power_is_what_can_be_reached_where_it_is_known():
+    assert (Detail(floor=-4.6).reach, Detail(floor=-4.6, power=-2.0).reach, Detail().reach) == (-4.6, -2.0, None)
+    assert Detail(floor=-4.6, power=0.0).reach == 0.0
+
+
+def test_a_p_value_is_withheld_in_all_its_forms():
+    outcome = withheld(Outcome(0.5, -3.0, (), -4.6, Detail(paper_log10_p=-2.7, n=8)), "sorted")
+    assert (outcome.log10_p, outcome.floor, outcome.detail) == (None, None, Detail(n=8, withheld="sorted"))
 
 
 def test_every_field_is_described():
