@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import provenance
-from provlab.attest import shelf
+from provlab.attest import fingerprint, kin
 from provlab.errors import NotComparableError, NoUnitsError
 from provlab.inference import pvalues
 from provlab.models import anatomy
@@ -377,19 +377,19 @@ def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
     for model, table in zip((a, b), tables(a, b, rng), strict=True):
         prepared = (living_rows(rows.astype(np.float32), name="up")[0] for rows in model.up)
         orders = [OrderedRows.of(rows, called="up rows").order for rows in prepared]
-        kept = shelf.of_embedding(table, np.arange(len(table)))
+        kept = fingerprint.of_embedding(table, np.arange(len(table)))
         findings, hidden = order.findings(orders, order.groups(orders)), (model.up[0], model.gate[0])
         up, gate = (rows.astype(np.float16) for rows in hidden)
         lengths = np.prod([np.linalg.norm(rows[0], axis=1) for rows in (model.up, model.gate, model.down)], axis=0)
         strengths = np.float32(lengths**2 / max(np.square(lengths).sum(), 1e-300))
         sides.append(
-            shelf.Fingerprint("", "", up, gate, strengths, **kept, width=model.up.shape[2], sorted_by=findings)
+            fingerprint.Fingerprint("", "", up, gate, strengths, **kept, width=model.up.shape[2], sorted_by=findings)
         )
-    tested = [test for test in shelf.answer(sides[0], sides[1:]).tests if test["error"] is None]
-    p = dict.fromkeys(shelf.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
+    tested = [test for test in kin.answer(sides[0], sides[1:]).tests if test["error"] is None]
+    p = dict.fromkeys(kin.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
     if not tested:
         return None
-    return p[shelf.BOTH] if name == "identify_kin" else min(p.values())
+    return p[kin.BOTH] if name == "identify_kin" else min(p.values())
 
 
 #: statistic -> its log10 p of two models
@@ -425,7 +425,7 @@ MADE_OF = dict.fromkeys(("compare", "compare_block"), (*FREE, *BESIDE))
 def version_of(statistic: str) -> str:
     """Version of what a row measures, as it is now."""
     if statistic.startswith("identify"):
-        return shelf.SCHEMA.rpartition("/")[2]
+        return fingerprint.SCHEMA.rpartition("/")[2]
     return "+".join(str(get(name).version) for name in MADE_OF.get(statistic, (statistic,)))
 
 

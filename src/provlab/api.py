@@ -40,7 +40,7 @@ def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
             "read_as": model.anatomy.architecture if model.anatomy.named else None,
             "blocks": model.anatomy.n_blocks,
             "width": model.anatomy.width,
-            "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
+            "gated": model.anatomy.gated,
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
         for source, model in opened.models.items()
@@ -55,7 +55,7 @@ def _units_may_be_spread(opened: OpenedModels) -> bool:
     counts = []
     for model in opened.models.values():
         anatomy = model.anatomy
-        if not any(role.partition(".")[0] == "gate" for role in anatomy.roles):
+        if not anatomy.gated:
             return False
         mlps = [len(anatomy.mlps(block)) for block in range(anatomy.n_blocks)]
         counts.append(anatomy.mlp_width * max(mlps, default=1))
@@ -104,7 +104,7 @@ def compare(
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.
     store : Store, optional
-        Where finished units are kept and found again.
+        Where finished results are kept and found again.
     allow_pickle : bool
         Also open ``.bin`` weights, with ``weights_only=True``.
     progress : float

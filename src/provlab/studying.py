@@ -67,7 +67,7 @@ def study(
 
     With `pairs`, only these are tested; each names two of the models.
 
-    A pair that fails becomes a record with its reason and the rest goes on. With a store, finished units are never
+    A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
 
     Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one

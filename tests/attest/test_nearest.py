@@ -63,3 +63,44 @@ def test_a_child_that_hardly_trained_rules_out_no_parent(family):
     rng = np.random.default_rng(1)
     models = family | {"c": weights(rng, family["x"], 0.05)}
     assert "p" in kept_of(models, "x", "p", "c")
+
+
+def test_distances_are_those_of_the_rows_before_rounding():
+    """By hand: over the units that both have, each kind scaled to length 1; rounding adds its own squared error."""
+    rng = np.random.default_rng(2)
+    first = [3.0 * rng.normal(size=(200, 64)), rng.normal(size=(200, 64))]
+    second = [(rows + 8e-4 * rows.std() * rng.normal(size=rows.shape))[:150] for rows in first]
+    kept = [[rows.astype(np.float16) for rows in model] for model in (first, second)]
+    own, others = ([rows[:150] / np.linalg.norm(rows[:150]) for rows in model] for model in (first, second))
+    squared, noise = nearest.distances(kept)
+    error = sum(
+        np.square(rounded[:150] - rows[:150]).sum() / np.square(rows[:150]).sum()
+        for model, exact in zip(kept, (first, second), strict=True)
+        for rounded, rows in zip(model, exact, strict=True)
+    )
+    assert noise[0, 1] == pytest.approx(error, rel=0.05)
+    apart = sum(np.square(a - b).sum() for a, b in zip(own, others, strict=True))
+    assert squared[0, 1] == pytest.approx(apart, rel=0.03)
+    assert noise[0, 1] > 0.08 * apart  # more than the tolerance: it has to be taken off
+    assert np.array_equal(squared, squared.T)
+
+
+@pytest.mark.parametrize(
+    ("to_t", "t_to_s", "noise", "kept"),
+    [
+        (1.0, 1.0, {}, [1]),  # at a right angle: t is on the path
+        (1.0, 1.0, {(0, 1): 0.24, (1, 2): 0.24}, [1]),
+        (1.0, 1.0, {(0, 1): 0.26}, [1, 2]),  # less than twice the rounding, as lengths
+        (1.0, 1.0, {(1, 2): 0.26}, [1, 2]),
+        (0.05, 1.0, {}, [1]),
+        (0.03, 1.0, {}, [1, 2]),  # too short a step to be told from a child of the first
+        (1.0, 0.03, {}, [1, 2]),
+    ],
+)
+def test_bounds_below_which_nothing_is_ruled_out(to_t, t_to_s, noise, kept):
+    """By hand, models 0, t = 1 and s = 2 with a right angle at t: ratios of lengths are 1, 0.22 and 0.17."""
+    squared, rounding = np.zeros((3, 3)), np.zeros((3, 3))
+    for (i, j), value in {(0, 1): to_t, (1, 2): t_to_s, (0, 2): to_t + t_to_s}.items():
+        squared[i, j] = squared[j, i] = value
+        rounding[i, j] = rounding[j, i] = noise.get((i, j), 0.0)
+    assert nearest.candidates(squared, rounding) == kept

@@ -10,8 +10,9 @@ import pytest
 import torch
 from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 
-from provlab.attest import shelf
+from provlab.attest import fingerprint, kin, shelf
 from provlab.errors import NotComparableError
+from provlab.kept import read_arrays, write_arrays
 from provlab.statistics.base import Model
 
 
@@ -58,9 +59,9 @@ def test_kin_whose_units_stand_elsewhere_may_always_be_the_nearest(rng):
     hidden = [rng.normal(size=(80, WIDTH)) for _ in "ab"]
     child = [rows + 0.1 * rng.normal(size=rows.shape) for rows in hidden]
     moved = [(rows + 0.1 * rng.normal(size=rows.shape))[order] for rows in hidden]
-    shelves = [fingerprint(table, hidden, source="base"), fingerprint(trained(rng), moved, source="moved")]
-    answer = ask(fingerprint(trained(rng), child), *shelves)
-    assert answer.outcomes == {"base": shelf.KIN, "moved": shelf.KIN}
+    shelves = [fingerprint_of(table, hidden, source="base"), fingerprint_of(trained(rng), moved, source="moved")]
+    answer = ask(fingerprint_of(trained(rng), child), *shelves)
+    assert answer.outcomes == {"base": kin.KIN, "moved": kin.KIN}
     assert answer.nearest == ("base", "moved")
 
 
@@ -72,17 +73,17 @@ def test_none_is_said(models, tmp_path):
     assert "Nearest ancestor: none on this shelf" in str(result)
 
 
-def fingerprint(table, hidden=None, *, source="a"):
+def fingerprint_of(table, hidden=None, *, source="a"):
     """A fingerprint of an embedding, and of the rows of some units."""
     up, second = (rows.astype(np.float16) for rows in hidden) if hidden else (np.empty((0, table.shape[1])),) * 2
-    kept = shelf.of_embedding(table.astype(np.float32), np.arange(len(table)))
+    kept = fingerprint.of_embedding(table.astype(np.float32), np.arange(len(table)))
     written = np.full(len(up), 1 / max(len(up), 1), np.float32)
-    return shelf.Fingerprint(source, source, up, second, written, **kept, width=table.shape[1], sorted_by=None)
+    return fingerprint.Fingerprint(source, source, up, second, written, **kept, width=table.shape[1], sorted_by=None)
 
 
 def ask(own, *others):
     """The answer on a shelf of these fingerprints, without files."""
-    return shelf.answer(own, others)
+    return kin.answer(own, others)
 
 
 @pytest.fixture
@@ -94,43 +95,43 @@ def test_untrained_tokens_find_kin_whose_stream_was_turned(rng):
     base = trained(rng)
     floor = -np.log10(float(math.factorial(UNSEEN)))
     for child in (tuned(rng, base), turned(rng, tuned(rng, base)), np.hstack([tuned(rng, base), np.zeros((300, 8))])):
-        value, note = shelf.log10_p(fingerprint(base), fingerprint(child), shelf.UNSEEN)
+        value, note = kin.log10_p(fingerprint_of(base), fingerprint_of(child), kin.UNSEEN)
         assert (value, note) == (pytest.approx(floor), "")
-    assert shelf.log10_p(fingerprint(base), fingerprint(trained(rng)), shelf.UNSEEN)[0] > -3
+    assert kin.log10_p(fingerprint_of(base), fingerprint_of(trained(rng)), kin.UNSEEN)[0] > -3
 
 
 def test_four_roots_that_added_tokens_with_one_seed_are_no_kin(rng):
     """As `set_seed(42)`, `resize_token_embeddings(+64, mean_resizing=False)` make them: kin of 3 of 3 by raw rows."""
     for words in (slice(None), slice(WORDS)):  # with unseen tokens of their own, and with the added ones alone
-        roots = [fingerprint(added(trained(rng)[words]), source=f"root {i}") for i in range(4)]
+        roots = [fingerprint_of(added(trained(rng)[words]), source=f"root {i}") for i in range(4)]
         for k, root in enumerate(roots):
             answer = ask(root, *roots[:k], *roots[k + 1 :])
-            assert set(answer.outcomes.values()) == {shelf.NONE}
+            assert set(answer.outcomes.values()) == {kin.NONE}
             assert "drew them after training" in str(answer)
 
 
 def test_added_rows_that_pass_for_trained_do_not_turn_the_streams(rng, monkeypatch):
-    sides = [fingerprint(added(added(trained(rng), 600, 1, std=3.0), 64, 2)) for _ in range(2)]
-    assert shelf.log10_p(*sides, shelf.UNSEEN)[0] > -3
-    monkeypatch.setattr(shelf.phi_unseen, "of_the_streams", lambda raw: np.ones(len(raw), dtype=bool))
-    assert shelf.log10_p(*sides, shelf.UNSEEN)[0] < -4
+    sides = [fingerprint_of(added(added(trained(rng), 600, 1, std=3.0), 64, 2)) for _ in range(2)]
+    assert kin.log10_p(*sides, kin.UNSEEN)[0] > -3
+    monkeypatch.setattr(kin.phi_unseen, "of_the_streams", lambda raw: np.ones(len(raw), dtype=bool))
+    assert kin.log10_p(*sides, kin.UNSEEN)[0] < -4
 
 
 def test_rows_alone_and_order_alone_are_answers_of_their_own(rng):
     base, stranger = trained(rng), trained(rng)
     hidden, others = ([rng.normal(size=(80, WIDTH)) for _ in "ab"] for _ in range(2))
-    own = fingerprint(base, hidden)
-    assert ask(own, fingerprint(tuned(rng, base), others)).outcomes == {"a": shelf.ROWS}
+    own = fingerprint_of(base, hidden)
+    assert ask(own, fingerprint_of(tuned(rng, base), others)).outcomes == {"a": kin.ROWS}
     ordered = [0.4 * rng.normal(size=(80, WIDTH)) + hidden[0], others[1]]  # up rows alone
-    answer = ask(own, fingerprint(stranger, ordered))
-    assert answer.outcomes == {"a": shelf.ORDER}
+    answer = ask(own, fingerprint_of(stranger, ordered))
+    assert answer.outcomes == {"a": kin.ORDER}
     assert "kin of none; by order alone: a (Holm over 3 tests on 1 models" in answer.title()
     assert "one rule by which both were sorted" in str(answer)
     # rows and an order can be given to any model, and together they say no more than apart
-    assert ask(own, fingerprint(tuned(rng, base), ordered)).outcomes == {"a": shelf.ROWS}
-    assert ask(own, fingerprint(stranger, [0.4 * rng.normal(size=(80, WIDTH)) + rows for rows in hidden])).outcomes == {
-        "a": shelf.KIN
-    }
+    assert ask(own, fingerprint_of(tuned(rng, base), ordered)).outcomes == {"a": kin.ROWS}
+    assert ask(
+        own, fingerprint_of(stranger, [0.4 * rng.normal(size=(80, WIDTH)) + rows for rows in hidden])
+    ).outcomes == {"a": kin.KIN}
 
 
 VERBATIM = {
@@ -171,19 +172,22 @@ def with_verbatim_units(folder, theirs, save_model, target, *, writes, bias=0.0,
 def test_rows_that_write_nothing_make_no_kin(models, save_model, tmp_path, monkeypatch, kind):
     """The stranger with the base's hidden rows in front of its own, at no cost: it was kin by its rows alone."""
     framed = with_verbatim_units(models["stranger"], models["base"], save_model, tmp_path / "new", **VERBATIM[kind])
-    base, made = (shelf.Fingerprint.of(path, Model.open(path)) for path in (models["base"], framed))
-    answer = shelf.answer(made, [base])
-    assert answer.outcomes[models["base"]] != shelf.KIN
+    base, made = (fingerprint.Fingerprint.of(path, Model.open(path)) for path in (models["base"], framed))
+    answer = kin.answer(made, [base])
+    assert answer.outcomes[models["base"]] != kin.KIN
     assert "units agree that write less than 5% of the output" in str(answer)
-    monkeypatch.setattr(shelf.PhiMatch, "WRITTEN", -np.inf)  # the plant: every agreement counts
-    assert shelf.log10_p(base, made, shelf.BOTH)[0] < -10
+    monkeypatch.setattr(kin.PhiMatch, "WRITTEN", -np.inf)  # the plant: every agreement counts
+    assert kin.log10_p(base, made, kin.BOTH)[0] < -10
 
 
-def test_what_units_write_is_a_share_of_the_block(models):
+def test_what_units_write_is_a_share_of_the_block(models, monkeypatch):
     """By hand: with many units the kept ones stand for all, so that 5% of a few means 5% of their part."""
-    written = shelf._written(Model.open(models["base"]))
+    model = Model.open(models["base"])
+    written = fingerprint._written(model)
     assert written.sum() == pytest.approx(1)
     assert (written > 0).all()
+    monkeypatch.setattr(fingerprint, "UNITS", len(written) // 2)
+    assert fingerprint._written(model) == pytest.approx(2 * written)
 
 
 def test_the_order_is_tested_over_all_blocks_when_the_fingerprint_is_made(new_model, save_model, tmp_path):
@@ -197,27 +201,28 @@ def test_the_order_is_tested_over_all_blocks_when_the_fingerprint_is_made(new_mo
             for matrix in (mlp.up_proj, mlp.gate_proj):
                 matrix.weight.copy_(matrix.weight[order])
             mlp.down_proj.weight.copy_(mlp.down_proj.weight[:, order])
-        made.append(shelf.Fingerprint.of(str(seed), Model.open(save_model(model, tmp_path / str(seed)))))
+        made.append(fingerprint.Fingerprint.of(str(seed), Model.open(save_model(model, tmp_path / str(seed)))))
     assert made[0].sorted_by["sorted"]
     with pytest.raises(NotComparableError, match="both models were sorted after training"):
-        shelf.log10_p(*made, shelf.UP)
+        kin.log10_p(*made, kin.UP)
 
 
 def test_sizes_of_7b_stay_below_16_mb():
     width, half = 4096, 2
-    units = 2 * shelf.UNITS * width
-    tokens = shelf.TOKENS * (shelf.ANCHORS + shelf.SKETCH) + shelf.ANCHORS * shelf.SKETCH
-    assert (units + tokens) * half + 8 * (shelf.TOKENS + shelf.ANCHORS) < 12e6
+    units = 2 * fingerprint.UNITS * width
+    tokens = fingerprint.TOKENS * (fingerprint.ANCHORS + fingerprint.SKETCH) + fingerprint.ANCHORS * fingerprint.SKETCH
+    assert (units + tokens) * half + 8 * (fingerprint.TOKENS + fingerprint.ANCHORS) < 12e6
 
 
 def test_the_null_law_holds_over_many_strangers():
     """p-values of independent models, 150 pairs a test: no more small ones than their level says."""
     rng = np.random.default_rng(1)
     pairs = [
-        [fingerprint(trained(rng), [rng.normal(size=(60, WIDTH)) for _ in "ab"]) for _ in range(2)] for _ in range(150)
+        [fingerprint_of(trained(rng), [rng.normal(size=(60, WIDTH)) for _ in "ab"]) for _ in range(2)]
+        for _ in range(150)
     ]
-    for test in shelf.TESTS:
-        small = np.mean([shelf.log10_p(*pair, test)[0] <= np.log10(0.05) for pair in pairs])
+    for test in kin.TESTS:
+        small = np.mean([kin.log10_p(*pair, test)[0] <= np.log10(0.05) for pair in pairs])
         assert small <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 150), test
 
 
@@ -230,9 +235,9 @@ def damaged(folder):
 
 def of_another_version(folder):
     path = next(iter(folder.glob("*.npz")))
-    arrays = shelf.read_arrays(path)
+    arrays = read_arrays(path)
     about = json.loads(str(arrays["about"])) | {"schema": "provlab.shelf/1"}
-    shelf.write_arrays(path, arrays | {"about": np.array(json.dumps(about))})
+    write_arrays(path, arrays | {"about": np.array(json.dumps(about))})
 
 
 def emptied(folder):

@@ -32,13 +32,13 @@ def resident(what):
 
 more, names, sources = int(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:]
 options = Options(text="a b c " * 9999, n_permutations=3, n_block_permutations=3, n_sequences=2, sequence_length=8)
-bench = open_models(sources)
+opened = open_models(sources)
 run_pairs(open_models(sources[:2]), names, options, progress=False)  # now all libraries are there
 most, libraries, memory.LIBRARIES = resident("VmHWM"), resident("VmRSS"), 0
 open("/proc/self/clear_refs", "w").write("5")  # from here on the largest size is measured again
 limit = libraries + more
 with counting() as count:
-    records = run_pairs(bench, names, options, progress=False, memory=limit)
+    records = run_pairs(opened, names, options, progress=False, memory=limit)
 values = [record.outcome.value for record in records if not record.error]
 assert not [record.error for record in records if record.error]
 more = resident("VmHWM") - libraries

@@ -52,24 +52,24 @@ def tight(monkeypatch, room, *, set_by_user):
 
 
 def test_twenty_one_models_are_read_once_and_pair_by_pair_twenty_times(many, options):
-    bench = open_models(many)
+    opened = open_models(many)
     with counting() as together:
-        records = run_pairs(bench, ["phi_u"], options, progress=False)
+        records = run_pairs(opened, ["phi_u"], options, progress=False)
     assert len(records) == 210
     assert together.tensors <= 1.05 * 21 * UP
     with counting() as apart:
         for pair in combinations(many, 2):
-            run_pairs(bench, ["phi_u"], options, pairs=[pair], progress=False)
+            run_pairs(opened, ["phi_u"], options, pairs=[pair], progress=False)
     assert apart.tensors == 20 * 21 * UP
 
 
 def test_one_pass_serves_all_statistics_that_record(models, options):
-    bench = open_models(list(models.values()))
+    opened = open_models(list(models.values()))
     names = ["phi_h", "phi_jsd", "phi_match", "phi_match_unsigned"]  # the last two share what it leaves
     with counting() as count:
-        records = run_pairs(bench, names, options, progress=False)
-    assert count.tensors == plan(bench.models, ["phi_h"], options).bytes_to_read
-    apart = [record for name in names for record in run_pairs(bench, [name], options, progress=False)]
+        records = run_pairs(opened, names, options, progress=False)
+    assert count.tensors == plan(opened.models, ["phi_h"], options).bytes_to_read
+    apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
     assert records == apart
 
 
@@ -83,13 +83,13 @@ def test_a_file_is_hashed_once(models, new_model, options, tmp_path, monkeypatch
         sources.append(str(folder))
     small = sum((tmp_path / str(seed) / "config.json").stat().st_size for seed in (1, 2))
     large = sum((tmp_path / str(seed) / "model.safetensors").stat().st_size for seed in (1, 2))
-    bench = open_models(sources)
-    assert plan(bench.models, ["phi_u"], options).bytes_to_hash == small + large
+    opened = open_models(sources)
+    assert plan(opened.models, ["phi_u"], options).bytes_to_hash == small + large
     for expected in (small + large, small):
         with counting() as count:
             run_pairs(open_models(sources), ["phi_u"], options, progress=False)
         assert count.hashed == expected
-    assert plan(bench.models, ["phi_u"], options).bytes_to_hash == small
+    assert plan(opened.models, ["phi_u"], options).bytes_to_hash == small
 
 
 def test_counts_stand_in_one_another_and_take_what_others_counted():
@@ -106,12 +106,12 @@ def test_counts_stand_in_one_another_and_take_what_others_counted():
 
 @pytest.mark.parametrize("names", [["phi_u", "phi_l2"], ["phi_h", "phi_match"]])
 def test_with_little_memory_models_are_read_again_and_the_records_are_the_same(names, models, options, monkeypatch):
-    bench = open_models(list(models.values()))
-    whole = run_pairs(bench, names, options, progress=False)
-    needed = plan(bench.models, names, options).bytes_to_read
+    opened = open_models(list(models.values()))
+    whole = run_pairs(opened, names, options, progress=False)
+    needed = plan(opened.models, names, options).bytes_to_read
     tight(monkeypatch, 100_000, set_by_user=False)
     with counting() as count:
-        assert run_pairs(bench, names, options, progress=False) == whole
+        assert run_pairs(opened, names, options, progress=False) == whole
     assert (count.tensors > needed) == ("phi_u" in names)  # features of passes are spilled, and no model is run again
 
 
@@ -128,7 +128,7 @@ def test_no_more_is_held_than_fits(many, options, monkeypatch):
         return rows
 
     monkeypatch.setattr(UpProjections, "block", counted)
-    bench = open_models(many)
+    opened = open_models(many)
     feature = 8 * HIDDEN * WIDTH + 16 * HIDDEN
     reads = []
     for room in (10**9, 12 * feature, 0):
@@ -136,7 +136,7 @@ def test_no_more_is_held_than_fits(many, options, monkeypatch):
         most[0] = 0
         tight(monkeypatch, room, set_by_user=False)
         with counting() as count:
-            run_pairs(bench, ["phi_u"], options, progress=False)
+            run_pairs(opened, ["phi_u"], options, progress=False)
         reads.append(count.tensors // UP)
         assert most[0] <= max(2, room // feature)
     assert reads[0] == 21
@@ -186,9 +186,9 @@ def test_arrays_in_memory_are_counted_and_those_in_files_are_not(tmp_path):
 
 
 def test_what_does_not_fit_is_a_record_with_the_limit_that_would_do(models, options, monkeypatch):
-    bench = open_models(list(models.values())[:3])
+    opened = open_models(list(models.values())[:3])
     tight(monkeypatch, 30_000, set_by_user=True)
-    records = run_pairs(bench, ["phi_u", "phi_l2", "phi_h"], options, progress=False)
+    records = run_pairs(opened, ["phi_u", "phi_l2", "phi_h"], options, progress=False)
     by_name = {record.statistic: record for record in records}
     assert by_name["phi_u"].error is None
     for name in ("phi_l2", "phi_h"):

@@ -418,9 +418,9 @@ def test_an_outgroup_directs_all_edges_but_its_own(family, new_model, save_model
 def test_pairs_without_a_p_value_since_both_are_sorted_are_tested_by_phi_match(family, text, monkeypatch):
     calls, run_pairs = [], growing.run_pairs
 
-    def sorted_pairs(bench, names, *arguments, **settings):
+    def sorted_pairs(opened, names, *arguments, **settings):
         calls.append((names, settings["pairs"]))
-        records = run_pairs(bench, names, *arguments, **settings)
+        records = run_pairs(opened, names, *arguments, **settings)
         if names != ["phi_u"]:
             return records
         return [replace(record, outcome=withheld(record.outcome, "both are sorted")) for record in records]

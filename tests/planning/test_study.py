@@ -110,11 +110,11 @@ def test_shapes_are_those_of_the_files(tmp_path):
 def test_the_law_of_bytes_is_what_a_study_reads(models, text, statistic):
     """Counted where tensors are read, all pairs together; phi_anchor runs the models, too."""
     options = replace(OPTIONS, text=text, n_sequences=4, sequence_length=16)
-    bench = open_models([models["base"], models["tuned"], models["stranger"]])
+    opened = open_models([models["base"], models["tuned"], models["stranger"]])
     with counting() as count:
-        records = run_pairs(bench, [statistic], options, progress=False)
+        records = run_pairs(opened, [statistic], options, progress=False)
     assert [record.error for record in records if record.error] == []
-    planned = plan(bench.models, [statistic], options).bytes_to_read
+    planned = plan(opened.models, [statistic], options).bytes_to_read
     assert count.tensors == pytest.approx(planned, rel=0.01)  # a norm is not planned for
 
 
@@ -123,7 +123,7 @@ def test_no_tensor_is_read(tmp_path, monkeypatch):
         synthesise(shape("tiny"), tmp_path / name)
     for way in ("array", "tensor"):
         monkeypatch.setattr(Checkpoint, way, lambda *arguments: pytest.fail("a tensor was read"))
-    assert planned(str(tmp_path / "a"), str(tmp_path / "b")).plan.units
+    assert planned(str(tmp_path / "a"), str(tmp_path / "b")).plan.jobs
 
 
 def test_what_cannot_be_known_is_refused_with_its_reason(tmp_path):

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from provlab import api
-from provlab.errors import ProvlabError
 from provlab.statistics import flaws
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model
@@ -43,14 +42,12 @@ def test_the_test_that_is_named_gives_a_p_value(unlike):
     assert "phi_e can compare embeddings of different width" in by_name["phi_u"].error
 
 
-@pytest.mark.parametrize("kind", ["one_width", "one_depth"])
-def test_the_table_says_who_refuses_models_of_another_shape(kind, gpt2, tmp_path):
-    other = {"one_width": {"n_embd": 32}, "one_depth": {"n_layer": 3}}[kind]
-    gpt2(0, vocab_size=40).save_pretrained(tmp_path / "a")
-    gpt2(1, vocab_size=40, **other).save_pretrained(tmp_path / "b")
-    models = [Model.open(str(tmp_path / name)) for name in "ab"]
-    for name in flaws._TABLE[kind]:
-        if name in flaws._TABLE["gates"]:
-            continue
-        with pytest.raises(ProvlabError):
-            get_statistic(name).blocks(*models)
+@pytest.mark.parametrize(
+    ("kind", "other"), [("one_width", {"hidden_size": 32}), ("one_depth", {"num_hidden_layers": 4})]
+)
+def test_the_table_says_who_refuses_models_of_another_shape(kind, other, new_model, save_model, text, tmp_path):
+    """All of these read two models with gates of one shape, and of another shape all but those of the table."""
+    names = sorted({*flaws.ORDERED, *flaws.ORDER_FREE, *flaws.ROWS, *flaws.ANY_SHAPE})
+    folders = [str(save_model(new_model(0), tmp_path / "a")), str(save_model(new_model(1, **other), tmp_path / "b"))]
+    report = api.compare(*folders, statistics=names, text=text, n_sequences=8, sequence_length=16, progress=False)
+    assert {record.statistic for record in report.records if record.error} == set(flaws._TABLE[kind])

@@ -8,7 +8,7 @@ from planted import comparison, record
 
 from provlab.cli import screen
 from provlab.engine.lineage import Lineage
-from provlab.forest.result import Edge, Family, Forest
+from provlab.forest.result import BRIDGE, MERGE, Edge, Family, Forest
 from provlab.report import card
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options
@@ -75,6 +75,21 @@ def test_a_tree_is_drawn_as_one(monkeypatch):
     lines = shown(forest(), monkeypatch)
     assert lines[0] == "4 models: 1 family of related models, 1 alone."
     assert lines[2:5] == ["a", "└── b  (later; parent may not be given)", "    └── c  (near; parent may not be given)"]
+
+
+def test_each_parent_of_each_merge_and_both_families_of_a_bridge_are_drawn(monkeypatch):
+    """Two merges in one family: each edge once, in the tree or below it."""
+    near = [Edge("a", other, "later", "rows", "rows", "") for other in "bc"]
+    merged = [Edge(parent, merge, MERGE, "rows", "rows", "") for merge in "mn" for parent in "cb"]
+    between = tuple(Edge(other, "x", BRIDGE, "families", None, "") for other in ("b", "d"))
+    families = (Family((*"abcmn",), (*near, *merged), ("a",)), Family(("d", "e")), Family(("x",), between))
+    lines = shown(Forest((), families, ("phi_u",), (), 2.0, (), Options()), monkeypatch)
+    tree = [line.strip("│├└─ ").partition("  (")[0] for line in lines[2:] if line]
+    assert tree[:5] == ["a", "b", "m", "n", "c"]
+    assert tree[5:10] == [
+        *("m is a merge of c", "n is a merge of c"),
+        *("x", "x is related to the family of b", "x is related to the family of d"),
+    ]
 
 
 def test_a_study_names_families_then_pairs_and_also_those_that_are_not_rejected(monkeypatch):

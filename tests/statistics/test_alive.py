@@ -89,10 +89,10 @@ def test_units_that_change_no_output_hide_nothing_and_make_no_kin(models, text, 
 
 def test_what_phi_u_reads_of_models_of_unequal_width_is_planned(models, attacked):
     """The up projections, and, of both, gates and down projections: of 48 and 96 units by 24, three blocks."""
-    bench = open_models([models["base"], attacked(models["base"], dead(2)), models["tuned"]])
-    planned = plan(bench.models, ["phi_u"], Options())
+    opened = open_models([models["base"], attacked(models["base"], dead(2)), models["tuned"]])
+    planned = plan(opened.models, ["phi_u"], Options())
     with counting() as count:
-        run_pairs(bench, ["phi_u"], Options(), progress=False)
+        run_pairs(opened, ["phi_u"], Options(), progress=False)
     assert count.tensors == planned.bytes_to_read == 3 * 3 * (48 + 96 + 48) * 24 * 4
 
 

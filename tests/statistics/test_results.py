@@ -7,10 +7,10 @@ import pytest
 
 from provlab.engine.store import Store
 from provlab.engine.table import ResultCache
-from provlab.errors import NotComparableError
+from provlab.errors import NotComparableError, ParameterError
 from provlab.statistics import get
 from provlab.statistics.base import Options, aggregated
-from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError
+from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, withheld
 
 # written by the version that kept details as they came, before they had fields
 KEPT = {"block": 2, "value": 0.5, "log10_p": -3.0, "detail": {"n": 8, "agree": 3, "floor": -4.6, "order": [{}, {}]}}
@@ -26,6 +26,11 @@ def test_a_record_is_read_back_as_it_was_kept(record):
 
 def test_what_is_no_field_is_the_statistics_own():
     assert BlockResult.from_record(MEASURED).detail == Detail(own={"kept": 7, "rows": 9, "readable": True})
+
+
+def test_a_field_under_own_is_refused_since_it_would_be_read_back_as_the_field():
+    with pytest.raises(ParameterError, match="own holds n, which is a field of Detail"):
+        Detail(own={"n": 3})
 
 
 def test_a_store_gives_back_a_result_with_its_matching(tmp_path):
@@ -49,6 +54,21 @@ def test_a_p_value_without_what_its_aggregate_needs_is_refused_in_one_line():
     assert isinstance(raised.value, NotComparableError)
 
 
+def test_a_result_at_a_pair_of_blocks_has_no_block_that_can_be_counted():
+    assert BlockResult.from_record(KEPT | {"block": [1, 2]}).block is None
+
+
+def test_the_power_is_what_can_be_reached_where_it_is_known():
+    assert (Detail(floor=-4.6).reach, Detail(floor=-4.6, power=-2.0).reach, Detail().reach) == (-4.6, -2.0, None)
+    assert Detail(floor=-4.6, power=0.0).reach == 0.0
+
+
+def test_a_p_value_is_withheld_in_all_its_forms():
+    outcome = withheld(Outcome(0.5, -3.0, (), -4.6, Detail(paper_log10_p=-2.7, n=8)), "sorted")
+    assert (outcome.log10_p, outcome.floor, outcome.detail) == (None, None, Detail(n=8, withheld="sorted"))
+
+
 def test_every_field_is_described():
-    for name in NAMES:
-        assert any(name in line for line in Detail.__doc__.splitlines() if " : " in line), name
+    described = [line.partition(" : ")[0].strip() for line in Detail.__doc__.splitlines() if " : " in line]
+    names = [name for line in described for name in line.split(", ")]
+    assert sorted(names) == sorted([*NAMES, "own"])

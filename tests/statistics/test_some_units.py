@@ -92,12 +92,12 @@ def test_planted_wrong_rows_give_another_matching(models, monkeypatch):
 
 
 def test_what_is_planned_is_what_is_read(models):
-    bench, options = open_models(list(models.values())), Options(units=K)
-    planned = plan(bench.models, ["phi_u"], options)
+    opened, options = open_models(list(models.values())), Options(units=K)
+    planned = plan(opened.models, ["phi_u"], options)
     with counting() as count:
-        run_pairs(bench, ["phi_u"], options, progress=False)
+        run_pairs(opened, ["phi_u"], options, progress=False)
     assert count.tensors == planned.bytes_to_read == 5 * BLOCKS * K * WIDTH * 4
-    assert planned.largest < plan(bench.models, ["phi_u"], Options()).largest
+    assert planned.largest < plan(opened.models, ["phi_u"], Options()).largest
 
 
 def test_the_command_plans_it(run):

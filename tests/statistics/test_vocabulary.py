@@ -115,10 +115,10 @@ def test_another_tokenizer_reuses_no_record(models, disguised, options, tmp_path
     store = Store(tmp_path / "results")
     folder = shutil.copytree(models["tuned"], tmp_path / "tuned")
     statistics = ["phi_match", "phi_u"]
-    bench = [models["base"], str(folder)]
-    before = run_pairs(open_models(bench), statistics, options, store=store, progress=False)
+    sources = [models["base"], str(folder)]
+    before = run_pairs(open_models(sources), statistics, options, store=store, progress=False)
     (folder / "tokenizer.json").write_text((disguised["permuted"] / "tokenizer.json").read_text())
-    after = run_pairs(open_models(bench), statistics, options, store=store, progress=False)
+    after = run_pairs(open_models(sources), statistics, options, store=store, progress=False)
     assert set(before[0].keys).isdisjoint(after[0].keys)
     assert before[1].keys == after[1].keys  # weights only
     assert before[0].outcome != after[0].outcome

@@ -80,7 +80,7 @@ def _numbers(sketch: "Sketch", estimated: "Estimate", budget: "Budget") -> dict[
     return {
         "models": list(plan.models),
         "refused": dict(sketch.refused),
-        "units": len(plan.units),
+        "units": len(plan.jobs),
         **{name: getattr(plan, name) for name in ("comparisons", "tensors", "bytes_to_read", "bytes_pair_by_pair")},
         "bytes_to_hash": plan.bytes_to_hash,
         "bytes_to_fetch": plan.to_fetch(sketch),

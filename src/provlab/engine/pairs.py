@@ -155,7 +155,7 @@ def run_pairs(
     options : Options
         Seeds, sizes, device; the vocabulary is filled in if unset.
     store : Store, optional
-        Where finished units are kept and found again; without it nothing is written.
+        Where finished results are kept and found again; without it nothing is written.
     blocks : sequence of int, optional
         Restrict the per-block statistics to these blocks (counted from 0), each once and in ascending order.
     pairs : sequence of (a, b), optional

@@ -1,4 +1,4 @@
-"""Descriptions that passes and units share, and how their errors name models."""
+"""Descriptions that passes and jobs share, and how their errors name models."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

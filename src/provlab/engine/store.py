@@ -1,7 +1,7 @@
 """Finished results on disk, written whole or not at all and found again by key.
 
-A *unit* is one statistic on one block of one pair; its key is the hash of all that its numbers depend on, so a finished
-unit is never computed again.
+A result is of one statistic on one pair at one place; its key is the hash of all that its numbers depend on, so a
+finished result is never computed again.
 """
 
 import json
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provlab.files import atomic_file, digest, reading, write_json
 
-UNIT = ("value", "log10_p", "detail")
+KEYS = ("value", "log10_p", "detail")
 
 
 def read_json(path: Path, keys: tuple[str, ...] = ()) -> Any:
@@ -40,28 +40,28 @@ class Store:
 
     @staticmethod
     def key(**parts: Any) -> str:
-        """Hash of all that a unit's numbers depend on."""
+        """Hash of all that a result's numbers depend on."""
         return digest(parts)
 
-    def _unit(self, key: str) -> Path:
+    def _file(self, key: str) -> Path:
         return self.root / "units" / key[:2] / f"{key}.json"
 
     def get(self, key: str) -> dict[str, Any] | None:
-        """Return the finished unit under `key`, or None."""
-        path = self._unit(key)
-        return read_json(path, UNIT) if path.exists() else None
+        """Return the finished result under `key`, or None."""
+        path = self._file(key)
+        return read_json(path, KEYS) if path.exists() else None
 
-    def put(self, key: str, unit: dict[str, Any], matching: NDArray[np.int64] | None = None) -> None:
-        """Keep a finished unit, and the matching behind it if there is one."""
-        path = self._unit(key)
-        if matching is not None:  # first, so that a unit that is there is whole
+    def put(self, key: str, result: dict[str, Any], matching: NDArray[np.int64] | None = None) -> None:
+        """Keep a finished result, and the matching behind it if there is one."""
+        path = self._file(key)
+        if matching is not None:  # first, so that a result that is there is whole
             with atomic_file(path.with_suffix(".npy")) as temporary:
                 np.save(temporary, matching.astype(np.int32))
-        write_json(path, unit)
+        write_json(path, result)
 
     def matching(self, key: str) -> NDArray[np.int64] | None:
-        """Return the matching kept with a unit, ``(h,)`` int64, or None."""
-        path = self._unit(key).with_suffix(".npy")
+        """Return the matching kept with a result, ``(h,)`` int64, or None."""
+        path = self._file(key).with_suffix(".npy")
         if not path.exists():
             return None
         with reading(path):

@@ -70,9 +70,9 @@ class ResultCache:
 
     def get(self, key: str) -> BlockResult | None:
         """Return a finished result, or None."""
-        if not self.store or (unit := self.store.get(key)) is None:
+        if not self.store or (kept := self.store.get(key)) is None:
             return None
-        return BlockResult.from_record(unit, self.store.matching(key))
+        return BlockResult.from_record(kept, self.store.matching(key))
 
     def put(self, key: str, sources: Pair, models: Sequence[Model], place: Place, result: BlockResult) -> None:
         """Write a finished result."""

@@ -15,14 +15,14 @@ from provlab import machine
 from provlab.engine.jobs import Done, Job, Task, do
 from provlab.errors import WorkerError
 
-BREAKDOWNS = 3  # in a row, with no piece finished in between: then the next try would end the same way
+BREAKDOWNS = 3  # in a row, with no job finished in between: then the next try would end the same way
 
 
 @contextmanager
 def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes on this machine, spawned (never forked: torch and forks do not go together), which share its cores.
 
-    They are ended in the middle of their pieces where an error leaves the context.
+    They are ended in the middle of their jobs where an error leaves the context.
     """
     threads = str(max(1, machine.cores() // workers))
     added = {name: threads for name in machine.THREADS if name not in os.environ}  # what the user set himself stays

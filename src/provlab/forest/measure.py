@@ -118,7 +118,7 @@ class KeptRows(Statistic):
         return BlockResult(None, factor, None, Detail(own=own), first[kept])
 
     def aggregate(self, blocks: Any) -> Outcome:
-        """The one unit, its rows with it."""
+        """The one result, its rows with it."""
         return Outcome(blocks[0].value, None, tuple(blocks), None, blocks[0].detail)
 
 

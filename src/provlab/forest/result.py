@@ -13,7 +13,7 @@ from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
+from provlab.report.card import MORE, QUIET, RELATED, Branch, Card, in_short
 from provlab.statistics.base import BY_THEOREM, Options
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Forest(views.Report):
         ]
         title = self.title().partition(" (")[0]
         shown = [(label, text) for label, text in remarks if text]
-        return Card(f"{title}.", RELATED if self.edges else QUIET, body, [*shown, views.MORE])
+        return Card(f"{title}.", RELATED if self.edges else QUIET, body, [*shown, MORE])
 
     def drawn(self) -> "Figure":
         """Return the picture."""
@@ -322,8 +322,12 @@ class Forest(views.Report):
 
 
 def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
-    """A family as trees to draw: each model below the first that an edge joins it to, the likeliest root on top."""
+    """A family as trees to draw: each model below the first that an edge joins it to, the likeliest root on top.
+
+    Further parents of a merge, and families of a bridge, follow in lines of their own.
+    """
     placed: set[str] = set()
+    drawn: list[Edge] = []
     order = [*family.root_set, *family.models]
 
     def grown(model: str, words: str) -> Branch:
@@ -332,6 +336,7 @@ def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
         for edge in family.edges:
             other = edge.b if edge.a == model else edge.a if edge.b == model and edge.directed is None else None
             if other is not None and other not in placed and other in family.models:
+                drawn.append(edge)
                 branches.append(grown(other, edge.words))
         return Branch(f"{names[model]}{f'  ({words})' if words else ''}", branches)
 
@@ -341,8 +346,9 @@ def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
     for model in [*firsts, *order]:
         if model not in placed:
             trees.append(grown(model, BRIDGE if family.bridge else ""))
-    further = [e for e in family.edges if e.relation in (MERGE, BRIDGE)]
-    return [*trees, *(Branch(f"{names[e.b]} is {e.words} {names[e.a]}") for e in further[1:])]
+    further = [e for e in family.edges if e.relation in (MERGE, BRIDGE) and e not in drawn]
+    words = {MERGE: "a merge of", BRIDGE: "related to the family of"}
+    return [*trees, *(Branch(f"{names[e.b]} is {words[e.relation]} {names[e.a]}") for e in further)]
 
 
 def _told(related: Sequence[Pair], others: Sequence[Pair], names: Mapping[str, str]) -> str:

@@ -187,6 +187,11 @@ class Anatomy:
         """Whether some tensor plays this role."""
         return role in self.roles
 
+    @property
+    def gated(self) -> bool:
+        """Whether its MLPs, or their experts, have gates."""
+        return any(role.partition(".")[0] == "gate" for role in self.roles)
+
     def part(self, role: str, block: int | None = None) -> TensorPart:
         """Return the tensor that holds `role`.
 

@@ -37,8 +37,8 @@ _ANYWHERE = re.compile(rf"(?:^|(?<=\.))(?:{'|'.join(_INSIDE)})\.")
 _ADAPTED = "base_layer"
 _UNMERGED = re.compile(r"\.lora_(?:embedding_)?A\b")
 _IN_BLOCK = re.compile(r"\.\d+\.")
-#: what data parallelism and adapters put before all names
-_BEFORE = ("module.", "base_model.model.")
+#: what adapters put before all names
+_BEFORE = "base_model.model."
 #: names of the tensors without which codes mean nothing
 SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
 _AT_ONCE = 2**22  # bytes of a tensor that are searched for NaN and Inf at a time
@@ -56,6 +56,10 @@ def unwrapped(name: str) -> str:
     return _ANYWHERE.sub("", name)
 
 
+def _bare(name: str) -> str:
+    return unwrapped(name).replace(f".{_ADAPTED}.", ".")
+
+
 def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, str]:
     """Return the name in the file of each tensor, by the name without what wrapped the model when it was saved.
 
@@ -70,9 +74,9 @@ def usual_names(names: Collection[str], config: Mapping[str, Any]) -> dict[str, 
     """
     if unmerged := next((name for name in names if _UNMERGED.search(name)), ""):
         raise ValueError(f"{unmerged} is of an adapter that was not merged; merge it with peft (merge_and_unload)")
-    usual = {name: unwrapped(name).replace(f".{_ADAPTED}.", ".") for name in names}
-    while more := next((w for w in _BEFORE if usual and all(n.startswith(w) for n in usual.values())), ""):
-        usual = {name: short.removeprefix(more) for name, short in usual.items()}
+    usual = {name: _bare(name) for name in names}
+    while usual and all(short.startswith(_BEFORE) for short in usual.values()):
+        usual = {name: short.removeprefix(_BEFORE) for name, short in usual.items()}
     if outer := _outer(usual.values(), config):
         shorter = {name: short.removeprefix(outer) for name, short in usual.items()}
         usual = shorter if len({*shorter.values()}) == len(names) else usual
@@ -119,8 +123,7 @@ def renamings(stored: Mapping[str, str]) -> dict[str, str]:
     for word in (*_INSIDE, _ADAPTED):
         most = max((f".{name}".count(f".{word}.") for name in stored.values()), default=0)
         patterns |= {rf"(?:^|(?<=\.)){word}\.(?#{i})": "" for i in range(most)}  # each takes away one
-    inner = {short: unwrapped(name).replace(f".{_ADAPTED}.", ".") for short, name in stored.items()}
-    before = {name.removesuffix(short) for short, name in inner.items()} - {""}
+    before = {_bare(name).removesuffix(short) for short, name in stored.items()} - {""}
     return patterns | {f"^{re.escape(prefix)}": "" for prefix in before}
 
 

@@ -30,7 +30,7 @@ _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pa
 
 
 @dataclass(frozen=True)
-class Unit:
+class PlannedJob:
     """One statistic on one block of all models.
 
     Attributes
@@ -56,7 +56,7 @@ class Unit:
 
     @property
     def recorded(self) -> type | None:
-        """Kind of features that a pass of the model leaves for this unit; None if its tensors are read."""
+        """Kind of features that a pass of the model leaves for this job; None if its tensors are read."""
         return get_statistic(self.statistic).recorded
 
 
@@ -68,7 +68,7 @@ class Plan:
     ----------
     models : mapping
         Source -> model.
-    units : tuple of Unit
+    jobs : tuple of PlannedJob
         In the order of the statistics and blocks.
     loaded : int
         Bytes of the largest model that is run.
@@ -77,39 +77,39 @@ class Plan:
     """
 
     models: Mapping[str, Model]
-    units: tuple[Unit, ...]
+    jobs: tuple[PlannedJob, ...]
     loaded: int
     refused: tuple[str, ...]
 
     @property
     def comparisons(self) -> int:
-        """Pairs over all units."""
-        return sum(len(unit.pairs) for unit in self.units)
+        """Pairs over all jobs."""
+        return sum(len(job.pairs) for job in self.jobs)
 
     @cached_property
     def passes(self) -> dict[str, int]:
         """Models that are run over the inputs, with the bytes of all their tensors."""
-        run = {source for unit in self.units if unit.recorded for source in unit.reads}
+        run = {source for job in self.jobs if job.recorded for source in job.reads}
         return {source: whole_bytes(model) for source, model in self.models.items() if source in run}
 
     @property
     def tensors(self) -> int:
         """Tensors to read."""
         parts = sum(len(self.models[source].anatomy.parts) for source in self.passes)
-        return parts + sum(len(names) for unit in self.units for names in unit.reads.values())
+        return parts + sum(len(names) for job in self.jobs for names in job.reads.values())
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes of tensors, each once for a pass and once for a unit."""
-        read = (sum(names.values()) for unit in self.units for names in unit.reads.values())
+        """Bytes of tensors, each once for a pass and once for a job."""
+        read = (sum(names.values()) for job in self.jobs for names in job.reads.values())
         return sum(self.passes.values()) + sum(read)
 
     @property
     def bytes_pair_by_pair(self) -> int:
         """Bytes that would be read if each pair were tested on its own."""
-        sides = [(unit, pair, source) for unit in self.units for pair in unit.pairs for source in pair]
-        passes = {(unit.statistic, pair, source) for unit, pair, source in sides if unit.recorded}
-        read = sum(sum(unit.reads[source].values()) for unit, _, source in sides)
+        sides = [(job, pair, source) for job in self.jobs for pair in job.pairs for source in pair]
+        passes = {(job.statistic, pair, source) for job, pair, source in sides if job.recorded}
+        read = sum(sum(job.reads[source].values()) for job, _, source in sides)
         return read + sum(self.passes[source] for *_, source in passes)
 
     @property
@@ -119,24 +119,24 @@ class Plan:
 
     @property
     def waiting(self) -> int:
-        """Bytes of features that passes leave for their units."""
+        """Bytes of features that passes leave for their jobs."""
         left = {
-            (source, unit.recorded, unit.block): n
-            for unit in self.units
-            if unit.recorded
-            for source, n in unit.features.items()
+            (source, job.recorded, job.block): n
+            for job in self.jobs
+            if job.recorded
+            for source, n in job.features.items()
         }
         return sum(left.values())
 
     @property
     def largest(self) -> int:
-        """Bytes of arrays that the largest piece of work holds at once: a loaded model, or a unit's features."""
-        return max([self.loaded, *(sum(unit.features.values()) + unit.working for unit in self.units)])
+        """Bytes of arrays that the largest job holds at once: a loaded model, or a job's features."""
+        return max([self.loaded, *(sum(job.features.values()) + job.working for job in self.jobs)])
 
     @property
     def smallest(self) -> int:
         """Bytes of arrays without which some pair cannot be compared."""
-        return max((sum(sorted(unit.features.values())[-2:]) + unit.working for unit in self.units), default=0)
+        return max((sum(sorted(job.features.values())[-2:]) + job.working for job in self.jobs), default=0)
 
     def to_fetch(self, sketch: Sketch) -> dict[str, int]:
         """Bytes that come from the hub, by model: all that is missing if it is run, else those of the rows it reads.
@@ -145,7 +145,7 @@ class Plan:
         """
         whole = {source for source, model in sketch.models.items() if not isinstance(model.checkpoint, Checkpoint)}
         read = {
-            source: {name: n for unit in self.units for name, n in unit.reads.get(source, {}).items()}
+            source: {name: n for job in self.jobs for name, n in job.reads.get(source, {}).items()}
             for source in self.models
         }
         return {
@@ -169,7 +169,7 @@ def plan(
     for model in models.values():
         if options.units is not None and isinstance(model.checkpoint, Checkpoint):  # else it is known by its shape
             model.checkpoint.read_in_part()
-    units = []
+    jobs = []
     refused: dict[str, None] = {}
     for name in statistics:
         by_block: dict[int | None, list[Pair]] = {}
@@ -183,17 +183,17 @@ def plan(
                     by_block.setdefault(block, []).append((a, b))
         for block, pairs in by_block.items():
             try:
-                units.append(_unit(name, block, pairs, models, options))
+                jobs.append(_job(name, block, pairs, models, options))
             except ProvlabError as error:  # fewer hidden units than are to be read
                 refused[str(error)] = None
-    run = {source for unit in units if unit.recorded for source in unit.reads}
+    run = {source for job in jobs if job.recorded for source in job.reads}
     loaded = max((itemsize(options.dtype) * _numbers(models[source]) for source in run), default=0)
-    return Plan(models, tuple(units), loaded, tuple(refused))
+    return Plan(models, tuple(jobs), loaded, tuple(refused))
 
 
-def _unit(
+def _job(
     statistic: str, block: int | None, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
-) -> Unit:
+) -> PlannedJob:
     law = LAWS.get(statistic, NO_LAW)
     met = dict.fromkeys(source for pair in pairs for source in pair)
     # what is read of a model depends on the MLPs of its partner alone: partners of one shape are asked about once
@@ -217,7 +217,7 @@ def _unit(
         else:
             features[source] = sum(4 * n // itemsize(model.checkpoint.dtype(name)) for name, n in reads[source].items())
     working = 8 * widest**2 if law.matchings else 2 * max(features.values())
-    return Unit(statistic, block, tuple(pairs), reads, features, working)
+    return PlannedJob(statistic, block, tuple(pairs), reads, features, working)
 
 
 def _mlps(statistic: str, model: Model, block: int | None, options: Options) -> tuple[int, int]:
@@ -314,16 +314,16 @@ def estimate(
     whole = plan(models, statistics, options, blocks=blocks)
     rows = products = easy = hard = others = 0.0
     left_out: dict[str, None] = {}
-    for unit in whole.units:
-        law = LAWS.get(unit.statistic, NO_LAW)
+    for job in whole.jobs:
+        law = LAWS.get(job.statistic, NO_LAW)
         if not law.matchings:
-            others += sum(law.seconds(models[a], options, rates) for a, _ in unit.pairs) if law.seconds else 0.0
-            left_out |= {} if law.seconds else {unit.statistic: None}
+            others += sum(law.seconds(models[a], options, rates) for a, _ in job.pairs) if law.seconds else 0.0
+            left_out |= {} if law.seconds else {job.statistic: None}
             continue
-        columns = {source: law.columns(models[source], options) for source in unit.reads}
-        mlps = {source: _mlps(unit.statistic, models[source], unit.block, options) for source in unit.reads}
-        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in unit.reads)
-        for a, b in unit.pairs:
+        columns = {source: law.columns(models[source], options) for source in job.reads}
+        mlps = {source: _mlps(job.statistic, models[source], job.block, options) for source in job.reads}
+        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in job.reads)
+        for a, b in job.pairs:
             n, similarities = law.matchings * min(mlps[a][0], mlps[b][0]), mlps[a][1] * mlps[b][1]
             products += n * (2.0 * similarities * min(columns[a], columns[b]) / rates.product + rates.call)
             easy += n * rates.easy(math.sqrt(similarities))

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any
 
+#: the last remark
+MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 RELATED, OPEN, QUIET = "related", "open", "quiet"  # the tone of an answer: a relation, no answer, nothing to report
 
 

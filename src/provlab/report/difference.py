@@ -18,7 +18,17 @@ from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
 from provlab.plots.numbers import format_interval
 from provlab.report import views
 from provlab.report.items import items_json, items_table, items_words
-from provlab.report.outputs import INPUT, Example, Output, by_z_table, groups_table, lines_table, number, percent
+from provlab.report.outputs import (
+    INPUT,
+    Example,
+    Output,
+    by_z_table,
+    finite,
+    groups_table,
+    lines_table,
+    number,
+    percent,
+)
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
@@ -178,7 +188,7 @@ class Difference(views.Report):
             "rank_p": self.apart.seeds and self.apart.seeds.p(0.0),
             "concentration": "",
             "place": "",
-            "text_costs": self.text_loss and _finite(self.text_loss[2]),
+            "text_costs": self.text_loss and finite(self.text_loss[2]),
         }
         if self.equal:
             n = 2 * self.parameters["n"]
@@ -428,7 +438,7 @@ class Difference(views.Report):
 
         known = self.compared if self.carried else None
         bars = known and panel("", known, tail=0.001, seed=self.seed)
-        rho = bars and {"edges": _finite(bars.edges), "a": list(map(_finite, bars.a)), "b": list(map(_finite, bars.b))}
+        rho = bars and {"edges": finite(bars.edges), "a": list(map(finite, bars.a)), "b": list(map(finite, bars.b))}
         return {
             "schema": "provlab.diff/2",
             "models": list(self.models),
@@ -442,8 +452,8 @@ class Difference(views.Report):
             "sides": list(self.sides),
             "lines": [[asdict(line) for line in output.lines] for output in self.outputs],
             "groups": [[asdict(group) for group in output.groups] for output in self.outputs],
-            "text_loss_apart": self.text_loss and _finite(self.text_loss[2]),
-            "log10_more": known and _finite(known.log10_more(seed=self.seed)),
+            "text_loss_apart": self.text_loss and finite(self.text_loss[2]),
+            "log10_more": known and finite(known.log10_more(seed=self.seed)),
             "apart": self.apart.to_json(),
             "items": self.items and items_json(self.items),
             "summary": asdict(self.summary) if known and self.summary else None,
@@ -505,10 +515,6 @@ def _signed(values: Sequence[float]) -> str:
 
 def _factor(log10: float) -> str:
     return f"{10**log10:.3g}" if abs(log10) < 4 else f"10^{log10:.1f}"
-
-
-def _finite(values: Sequence[float] | Any) -> list[float | None]:
-    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 def _interval(values: list[float]) -> str:

@@ -1,12 +1,11 @@
 """Questions with answers under two models, in words, as a table, as JSON."""
 
-import math
 from typing import Any
 
 from provlab.inference import pvalues
 from provlab.modeldiff.items import Paired
 from provlab.report import views
-from provlab.report.outputs import number
+from provlab.report.outputs import finite, number
 
 _SHOWN, _LONGEST = 10, 50  # items, and the characters of the end of a context
 
@@ -38,11 +37,6 @@ def items_table(paired: Paired) -> views.Table:
     return views.Table(header, rows)
 
 
-def _finite(values: list[float]) -> list[float | None]:
-    """None for an end that no interval has."""
-    return [value if math.isfinite(value) else None for value in values]
-
-
 def items_json(paired: Paired) -> dict[str, Any]:
     """Everything; items by their names, so that a later run can be compared with it."""
     forth, back = paired.divergence()
@@ -55,8 +49,8 @@ def items_json(paired: Paired) -> dict[str, Any]:
         "turned_right": right,
         "repeated": paired.repeated,
         "mcnemar_log10_p": paired.log10_p,
-        "costs": _finite(paired.costs()),
-        "divergence": [_finite(forth), _finite(back)],
+        "costs": finite(paired.costs()),
+        "divergence": [finite(forth), finite(back)],
         "items": [
             {
                 "name": item.name,

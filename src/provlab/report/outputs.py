@@ -1,6 +1,6 @@
 """Parts of the report on two models: what one of them writes, and where the other disputes it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
@@ -188,3 +188,8 @@ def number(values: Sequence[float]) -> str:
     if 0 < abs(value) < 0.01:
         return f"{value:.2g} ({low:.2g} to {high:.2g})"
     return format_interval(value, low, high)
+
+
+def finite(values: Iterable[float]) -> list[float | None]:
+    """Numbers for JSON: None for one that is not finite, as an end that an interval does not have."""
+    return [float(value) if np.isfinite(value) else None for value in values]

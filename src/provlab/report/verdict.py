@@ -84,6 +84,8 @@ class Verdict:
 
     def qualified(self) -> list[tuple[str, list[str]]]:
         """A label, and the sentences that stand under it; a label without sentences is left out."""
+        if self.outcome == IDENTICAL:
+            return []
         strongest = min(self._rejecting, key=lambda name: self._p[name]) if self._rejecting else None
         could_see = [
             f"{share:.0%} of the units in common, {power.POWER:.0%} of the time, by {name}; fewer look like this"
@@ -101,12 +103,12 @@ class Verdict:
             ("how rare", [f"p about {_power(self._p[strongest])} by {strongest}"] if strongest else []),
             ("beside it", self._of_any_order() if self.outcome in (ORDER, ROWS) else []),
             ("could see", could_see),
-            ("may be", [causes] if strongest and self.outcome != IDENTICAL else []),
+            ("may be", [causes] if strongest else []),
             ("not run", self._missing()),
             ("mind", [*self._read(), *_of_models(self._models), *self._family.remarks()]),
             ("fooled by", ["; ".join(flaw.what for flaw in hiding)] if hiding else []),
         ]
-        return [(label, sentences) for label, sentences in labelled if sentences and self.outcome != IDENTICAL]
+        return [(label, sentences) for label, sentences in labelled if sentences]
 
     def _sentences(self) -> list[str]:
         if self.outcome == IDENTICAL:

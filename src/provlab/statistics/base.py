@@ -1,9 +1,8 @@
 """The protocol of a statistic: features made once per model, compared block by block, then aggregated.
 
 A statistic of the papers compares two models through one or more *blocks* (transformer blocks, counted from 0; a
-statistic of the whole model has the single block ``None``). The unit of work of a study is (statistic, block) over
-all models, so a statistic never sees a pair before both models' features of that block are there, and never reads a
-tensor twice.
+statistic of the whole model has the single block ``None``). A job of a study is (statistic, block) over all models, so
+a statistic never sees a pair before both models' features of that block are there, and never reads a tensor twice.
 """
 
 import hashlib
@@ -293,7 +292,7 @@ class Statistic(ABC):
         return
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
-        """List the units of work of a pair; raise NotComparableError where the statistic does not apply."""
+        """List the blocks at which a pair is compared; raise NotComparableError where the statistic does not apply."""
         self.require(a, b)
         if a.anatomy.n_blocks != b.anatomy.n_blocks:
             raise NotComparableError(
@@ -391,7 +390,7 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
 
 
 def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
-    """Aggregate the blocks of one pair; a single unit of the whole model (block None) stands for itself.
+    """Aggregate the blocks of one pair; a single result of the whole model (block None) stands for itself.
 
     p-values are combined by Fisher's method (Algorithm 3), which is valid where blocks are independent under the null;
     Theorem 2 gives that for statistics of MATCH per block. Blocks that stand in one order in both models are one test

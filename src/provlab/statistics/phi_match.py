@@ -175,7 +175,7 @@ class PhiMatch(Statistic):
     def require(self, a: Model, b: Model) -> None:
         """Both models must have gated MLPs."""
         for model in (a, b):
-            if not any(role.partition(".")[0] == "gate" for role in model.anatomy.roles):
+            if not model.anatomy.gated:
                 raise NotComparableError(
                     f"{self.name} needs a gated MLP, which {model.checkpoint.architecture} ({model.name}) has not"
                 )

@@ -120,7 +120,7 @@ class PhiU(Statistic):
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""
         if a.anatomy.width != b.anatomy.width:
-            gated = all(any(role.partition(".")[0] == "gate" for role in model.anatomy.roles) for model in (a, b))
+            gated = a.anatomy.gated and b.anatomy.gated
             way = "phi_match can compare models" if gated else "of models without gates phi_e can compare embeddings"
             raise NotComparableError(
                 f"{self.name} needs models of equal width, but {a.name} has {a.anatomy.width} and {b.name} "

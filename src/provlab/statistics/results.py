@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import NotComparableError
+from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
 
@@ -81,7 +81,12 @@ class Detail:
     said : str
         A sentence about the result for the verdict.
     own : mapping
-        Name -> what the statistic alone reads again; JSON-able.
+        Name -> what the statistic alone reads again; JSON-able. No name is a field's, as a record is one mapping.
+
+    Raises
+    ------
+    ParameterError
+        A name of ``own`` is a field's: a finished result would be read back otherwise than it was.
     """
 
     n: int | None = None
@@ -114,6 +119,12 @@ class Detail:
     until_settled: Mapping[str, Any] | None = None
     said: str | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if known := sorted(NAMES & self.own.keys()):
+            raise ParameterError(
+                f"own holds {known[0]}, which is a field of Detail; set the field, or name it otherwise"
+            )
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Detail":

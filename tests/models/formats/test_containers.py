@@ -36,6 +36,17 @@ def test_a_format_of_ones_own_is_found_by_its_ending(bring):
     assert container.sets_of(frozenset({"weights.mine", "model.safetensors"}))[0].file == "model.safetensors"
 
 
+def test_a_file_named_by_its_hash_is_of_the_kind_that_was_brought(bring):
+    mine, other = (
+        container.Format("mine.File", "*.mine", ending=".mine"),
+        container.Format("o.File", "*.o", ending=".o"),
+    )
+    bring(mine=mine, o=other)
+    assert container.sets_of(frozenset(), "3f5a") == [container.WeightSet(mine, "3f5a")]
+    assert container.sets_of(frozenset(), "W.O") == [container.WeightSet(other, "W.O")]
+    assert container.formats(["W.O"]) == (*container.FORMATS, other)
+
+
 def test_without_its_reader_a_file_is_no_weights_and_is_refused_where_it_is_named(bring):
     bring(gone=ImportError("blocked"))
     assert container.formats(["model.gone"]) == container.FORMATS

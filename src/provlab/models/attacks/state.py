@@ -158,7 +158,7 @@ class State:
         """
         parts = self.anatomy
         experts = {role.partition(".")[2] for role in parts.roles if role.partition(".")[0] == "up"}
-        if gated and not any(role.partition(".")[0] == "gate" for role in parts.roles):
+        if gated and not parts.gated:
             raise NoSuchSymmetryError(
                 f"{parts.architecture} has no gate: its up projection passes an activation function that is not linear"
             )

@@ -1,0 +1,249 @@
+"""Which models one model is kin of, by their fingerprints: the tests, Holm over all of them, and the answer.
+
+Rows of a fingerprint were chosen before another model was seen, so each matching has its own null law:
+
+- *Up rows* is phi_U of the kept hidden units.
+- *Both rows* is phi_MATCH by these weights, which asks for no order.
+- *Untrained tokens* is phi_UNSEEN in the coordinates that `provlab.attest.fingerprint` keeps. Projections of the rows
+  as they stand show which of them were drawn from one seed after training (`phi_unseen.drawn_alike`).
+
+Holm over all tests keeps the family-wise error. A model is kin where *both rows* rejects; else the answer is weaker,
+see `Kin.outcomes`. An order and rows of untrained tokens are no kinship even together, as both can be given to any
+model and change no output. Which kin may be the nearest ancestor is `provlab.attest.nearest`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.attest import nearest
+from provlab.attest.fingerprint import UNITS, Fingerprint, Rows
+from provlab.errors import NotComparableError, ProvlabError
+from provlab.inference import pvalues
+from provlab.inference.matching import tie_seed, unit_rows
+from provlab.plots.numbers import format_log10_p
+from provlab.report import views
+from provlab.report.family import LEVEL
+from provlab.statistics import order, phi_unseen
+from provlab.statistics.alive import living_rows
+from provlab.statistics.base import Options
+from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.phi_unseen import LEAST, centred
+from provlab.statistics.two_views import Views, tied
+
+UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
+KIN, ORDER, ROWS, NONE = "kin", "by order alone", "rows of one origin", "none"
+NOT_TESTED = (
+    "other blocks than the first, and units beyond the first "
+    f"{UNITS}: a model whose units were put in another order, or whose stream was rotated, shows by its untrained "
+    "tokens alone",
+    "what units of these rows write on text: it is estimated by weights, and rows of untrained tokens can be copied "
+    "at no cost; by activations, provlab compare asks how much agreeing units write",
+    "sorts of both models by a rule unlike the keys that were tested: so agreement by order alone makes no kin",
+    "models that are not on the shelf: none of them is no acquittal; provlab compare reads two models whole",
+)
+
+
+def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
+    """log10 p of one test of two fingerprints, and what qualifies it, in words.
+
+    Raises
+    ------
+    ProvlabError
+        There is none; the message says why.
+    """
+    return _by_tokens(a, b) if test == UNSEEN else _by_units(a, b, test)
+
+
+def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
+    if a.width != b.width:
+        raise NotComparableError(f"another width: {a.width} and {b.width}")
+    if not (len(a.up) and len(b.up)):
+        raise NotComparableError("a model has no up projection that all tokens pass")
+    if test == UP:
+        findings = [side.sorted_by or {"log10_p": 0.0} for side in (a, b)]
+        sorts = [finding["log10_p"] for finding in findings]
+        if min(sorts) <= np.log10(order.LEVEL) and max(sorts) <= np.log10(order.BESIDE):
+            raise NotComparableError(order.why_withheld(findings))
+        first, second = (living_rows(side.up.astype(np.float32), name=test)[0] for side in (a, b))
+        return float(correlation_with_identity(first, second, 0, tie_seed(0, test, 0)).log10_p or 0.0), ""
+    sides = []
+    for side in (a, b):
+        up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
+        written = side.written[up.places].astype(np.float64)
+        sides.append(Views(second, up, np.zeros((0, 0), np.int64), written, tied(second, up)))
+    result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
+    if result.detail.withheld:
+        raise NotComparableError(result.detail.withheld)
+    return float(result.log10_p or 0.0), ""
+
+
+def _by_tokens(a: Fingerprint, b: Fingerprint) -> tuple[float, str]:
+    tokens, of_a, of_b = np.intersect1d(a.tokens, b.tokens, return_indices=True)
+    if len(tokens) < LEAST:
+        raise NotComparableError(f"{len(tokens)} tokens look untrained in both, and {LEAST} are needed")
+    anchors, in_a, in_b = np.intersect1d(a.anchors, b.anchors, return_indices=True)
+    if len(anchors) < LEAST:
+        raise NotComparableError(f"the two share {len(anchors)} trained tokens that are kept, and {LEAST} are needed")
+    one_width = a.width == b.width
+    if one_width:  # else no row of one can be a row of the other as it stands
+        streams = phi_unseen.of_the_streams(_sketched(a.anchor_sketch[in_a], b.anchor_sketch[in_b]))
+        in_a, in_b = in_a[streams], in_b[streams]
+    # in an order of its own, so that nothing that follows the numbers of the tokens looks like agreement
+    mixed = np.random.default_rng(tie_seed(0, UNSEEN, "tokens")).permutation(len(tokens))
+    of_a, of_b = of_a[mixed], of_b[mixed]
+    note, sides = "", ((a, of_a, in_a), (b, of_b, in_b))
+    own, others = (centred(side.unseen[ids][:, columns].astype(np.float64)) for side, ids, columns in sides)
+    if one_width:
+        alike = phi_unseen.drawn_alike(_sketched(a.sketch[of_a], b.sketch[of_b]), phi_unseen.cosines(own, others))
+        if alike.any():
+            note = phi_unseen.one_seed(UNSEEN, int(alike.sum()), len(alike))
+            own, others = own[~alike], others[~alike]
+        if len(own) < LEAST:
+            raise NotComparableError(note)
+    first, second = (unit_rows(centred(side), name=UNSEEN) for side in (own, others))
+    return float(correlation_with_identity(first, second, None, tie_seed(0, UNSEEN, None)).log10_p or 0.0), note
+
+
+def _sketched(first: Rows, second: Rows) -> NDArray[np.float64]:
+    return phi_unseen.cosines(first.astype(np.float64), second.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Kin(views.Report):
+    """The models of a shelf that one model is kin of.
+
+    Attributes
+    ----------
+    source, digest
+        The model.
+    tests
+        For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``test``, ``log10_p``,
+        ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
+    nearest
+        The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see
+        `provlab.attest.nearest`.
+    """
+
+    source: str
+    digest: str
+    tests: tuple[dict[str, Any], ...]
+    nearest: tuple[str, ...] = ()
+
+    @property
+    def outcomes(self) -> dict[str, str]:
+        """For each model of the shelf how it is related.
+
+        "kin" where both rows of hidden units agree in any order; "rows of one origin" where untrained tokens do, be it
+        with up rows; "by order alone" where up rows do, and nothing else; else "none".
+        """
+        rejecting: dict[str, set[str]] = {test["source"]: set() for test in self.tests}
+        for test in self.tests:
+            if test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL):
+                rejecting[test["source"]].add(test["test"])
+        return {
+            source: KIN if BOTH in by else ROWS if UNSEEN in by else ORDER if UP in by else NONE
+            for source, by in rejecting.items()
+        }
+
+    def _named(self, outcome: str) -> list[str]:
+        return [source for source, reached in self.outcomes.items() if reached == outcome]
+
+    def title(self) -> str:
+        """Kin of which, at which level, or none."""
+        tested = [test for test in self.tests if test["error"] is None]
+        over = f"Holm over {len(tested)} tests on {len(self.tests) // len(TESTS)} models"
+        weaker = "".join(f"; {words}: {', '.join(some)}" for words in (ORDER, ROWS) if (some := self._named(words)))
+        kin = ", ".join(self._named(KIN)) or "none"
+        return f"{self.source}: kin of {kin}{weaker} ({over}, family-wise error at most {LEVEL})"
+
+    def parts(self) -> list[str | views.Table | views.Listed]:
+        """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
+        same = {True: " (identical)", False: ""}
+        values = [test["error"] or format_log10_p(test["adjusted_log10_p"]) for test in self.tests]
+        names = [test["source"] + same[test["digest"] == self.digest] for test in self.tests]
+        rows = list(zip(names, (test["test"] for test in self.tests), values, strict=True))
+        parts: list[str | views.Table | views.Listed] = [
+            views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)
+        ]
+        for outcome, words in _WEAKER.items():
+            if some := self._named(outcome):
+                parts.append(f"{', '.join(some)}: {words}")
+        parts += [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
+        parts.append(self._ancestry())
+        return [*parts, views.Listed("Not tested", NOT_TESTED)]
+
+    def _ancestry(self) -> str:
+        """The set that holds the nearest ancestor, in words."""
+        if not self.nearest:
+            return "Nearest ancestor: none on this shelf, as far as these tests see kin."
+        names = ", ".join(self.nearest)
+        if any(test["digest"] == self.digest and test["source"] in self.nearest for test in self.tests):
+            return f"Nearest ancestor: {names} is the same model, file by file."
+        return (
+            f"Nearest ancestor: among {names}, if any kin is an ancestor: kin may all be siblings and descendants. "
+            f"Stated coverage {nearest.COVERAGE:.0%}; {nearest.COUNTED}. No such count is made of larger models."
+        )
+
+    def drawn(self) -> None:
+        """No picture."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        about = {"outcomes": self.outcomes, "level": LEVEL, "not_tested": NOT_TESTED, "coverage": nearest.COVERAGE}
+        return {"schema": "provlab.identify/3", **vars(self), **about}
+
+
+_WEAKER = {
+    ORDER: "hidden units agree by order alone, and by no test that ignores it. A common origin does that, and so does "
+    "one rule by which both were sorted; provlab compare can tell by activations.",
+    ROWS: "the embedding rows of tokens that no text has are of one origin: a common ancestor, a common initial draw, "
+    "or copied rows, which change no output, as an order of hidden units does not either. Nothing is said of the other "
+    "weights; provlab compare can tell by activations.",
+}
+
+
+def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
+    """Say which of the others the model of one fingerprint is kin of."""
+    tests: list[dict[str, Any]] = []
+    for other, name in product(others, TESTS):
+        test: dict[str, Any] = {
+            "source": other.source,
+            "digest": other.digest,
+            "test": name,
+            "log10_p": None,
+            "note": "",
+            "error": None,
+        }
+        try:
+            test["log10_p"], test["note"] = log10_p(own, other, name)
+        except ProvlabError as error:
+            test["error"] = str(error)
+        tests.append(test | {"adjusted_log10_p": None})
+    tested = [test for test in tests if test["error"] is None]
+    for test, value in zip(tested, pvalues.holm(np.array([test["log10_p"] for test in tested])), strict=True):
+        test["adjusted_log10_p"] = float(value)
+    kin = Kin(own.source, own.digest, tuple(tests))
+    return replace(kin, nearest=_nearest(own, others, kin))
+
+
+def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple[str, ...]:
+    """Kin that may be the nearest ancestor; one whose units stand elsewhere has no distance, and so may always be."""
+    outcomes = kin.outcomes
+    related = [other for other in others if outcomes[other.source] == KIN]
+    if same := [other.source for other in related if other.digest == own.digest]:
+        return tuple(same)
+    in_place = {
+        test["source"]
+        for test in kin.tests
+        if test["test"] == UP and test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL)
+    }
+    placed = [other for other in related if other.source in in_place]
+    kept = nearest.candidates(*nearest.distances([(side.up, side.second) for side in (own, *placed)]))
+    near = {placed[k - 1].source for k in kept}
+    return tuple(other.source for other in related if other.source in near or other.source not in in_place)
