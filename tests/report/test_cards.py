@@ -6,6 +6,7 @@ import sys
 import pytest
 from planted import comparison, record
 
+from provlab.attest.shelf import NOT_TESTED, TESTS, Kin
 from provlab.cli import screen
 from provlab.engine.lineage import Lineage
 from provlab.forest.result import Edge, Family, Forest
@@ -61,8 +62,56 @@ def test_a_stream_of_few_letters_gets_bars_and_trees_of_its_own(monkeypatch):
     assert "`-- b" in "\n".join(shown(forest(), monkeypatch, encoding="ascii"))
 
 
-def test_no_colour_in_a_pipe(monkeypatch):
-    assert "\x1b" not in "\n".join(shown(comparison(KIN), monkeypatch))
+def test_neither_colours_nor_trailing_blanks_in_a_pipe(monkeypatch):
+    for report in (comparison(KIN), comparison(STRANGERS), forest(), kin(20)):
+        for verbose in (False, True):
+            lines = shown(report, monkeypatch, verbose=verbose)
+            assert lines == [line.rstrip() for line in lines]
+            assert "\x1b" not in "".join(lines)
+
+
+def test_the_whole_result_leaves_out_nothing_of_its_text(monkeypatch):
+    """At a width at which no cell is folded, and without the dashes of rules and lists."""
+    for report in (comparison(KIN), comparison(STRANGERS), forest(), kin(20)):
+        whole = "".join(shown(report, monkeypatch, 400, verbose=True))
+        assert [letter for letter in whole if letter not in " -"] == [
+            letter for letter in str(report) if letter not in " -\n"
+        ]
+
+
+def kin(n):
+    """Of a shelf of n models the first ten are kin, and the rest is none."""
+    tests = [
+        {"source": f"m{k}", "digest": f"d{k}", "test": test, "log10_p": -90.0, "note": "", "error": None}
+        | {"adjusted_log10_p": -80.0 - k if k < 10 else 0.0}
+        for k in range(n)
+        for test in TESTS
+    ]
+    return Kin("new", "d0", tuple(tests), ("m0",))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_kin_on_a_large_shelf_take_one_screen(columns, monkeypatch):
+    lines = shown(kin(300), monkeypatch, columns)
+    assert len(lines) <= 22
+    assert lines[0].startswith("new: kin of m0, m1, m2")
+    text = "\n".join(lines)
+    assert "\nm0     identical" in text
+    assert "\nm7     kin" in text
+    assert "m8  " not in text
+    assert "Found 10 of 300 models of the shelf; 2 more: -v." in text
+    assert "m0 is the same model, file by file" in text
+    whole = "\n".join(shown(kin(300), monkeypatch, columns, verbose=True))
+    assert "m299" in whole
+    assert " ".join(whole.split()).count(NOT_TESTED[0]) == 1
+
+
+def test_lists_of_the_whole_result_have_their_further_lines_set_in(monkeypatch):
+    lines = shown(kin(1), monkeypatch, verbose=True)
+    at = lines.index("Not tested") + 1
+    assert lines[at].startswith("  - other blocks")
+    assert lines[at + 1].startswith("    ")
+    assert sum(line.startswith("  - ") for line in lines[at:]) == len(NOT_TESTED)
 
 
 def forest():

@@ -262,7 +262,7 @@ class Forest(views.Report):
         ]
         title = self.title().partition(" (")[0]
         shown = [(label, text) for label, text in remarks if text]
-        return Card(f"{title}.", RELATED if self.edges else QUIET, body, [*shown, views.MORE])
+        return Card(f"{title}.", RELATED if self.edges else QUIET, body, shown)
 
     def drawn(self) -> "Figure":
         """Return the picture."""

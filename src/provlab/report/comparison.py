@@ -95,7 +95,7 @@ class Comparison(Tested):
         remarks = [(label, in_short(sentences)) for label, sentences in self._verdict.qualified()]
         a, b = (model["source"] for model in self.models)
         tone = TONES.get(self.outcome, RELATED)
-        return Card(f"{a} and {b}: {self._verdict.answer}.", tone, [table] if rows else [], [*remarks, views.MORE])
+        return Card(f"{a} and {b}: {self._verdict.answer}.", tone, [table] if rows else [], remarks)
 
     def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""

@@ -217,7 +217,7 @@ class StudyReport(Tested):
             ("mind", in_short(self.family.remarks())),
         ]
         tone = RELATED if related else QUIET if counts[NOT_REJECTED] else OPEN
-        return Card(answer, tone, body, [*[(label, text) for label, text in remarks if text], views.MORE])
+        return Card(answer, tone, body, [(label, text) for label, text in remarks if text])
 
     def parts(self) -> list[str | views.Table | views.Listed]:
         """The summary, what qualifies it, the pairs that are rejected, and the reasons of failures."""

@@ -12,11 +12,11 @@ import numpy as np
 from provlab.engine.table import PairRecord
 from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
+from provlab.report.card import Card
 from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
-    from provlab.report.card import Card
 
 _STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}"
@@ -24,8 +24,6 @@ _STYLE = (
     "th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}"
     ".number{text-align:right;white-space:nowrap}code{white-space:pre-wrap;overflow-wrap:anywhere}figure{margin:1em 0}"
 )
-#: the last remark of a card
-MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 WIDTH, LONGEST_RULE = 100, 60  # characters: of a line of text, and of the rule below a heading
 
 
@@ -132,12 +130,9 @@ class Report(ABC):
     def drawn(self) -> "Figure | None":
         """Return the picture that stands below them in a notebook, None if there is nothing to draw."""
 
-    def card(self) -> "Card":
-        """The answer in one screen: by default the title and the parts that are no lists."""
-        from provlab.report.card import Card  # built of these parts
-
-        body = [part for part in self.parts() if not isinstance(part, Listed)]
-        return Card(self.title(), body=body, remarks=[MORE])
+    @abstractmethod
+    def card(self) -> Card:
+        """Return the answer in one screen."""
 
     def __str__(self) -> str:
         parts = [fill(part, WIDTH) if isinstance(part, str) else str(part) for part in self.parts()]
