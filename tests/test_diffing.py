@@ -12,9 +12,11 @@ from safetensors.torch import load_file, save_file
 
 import provlab
 from provlab import zoo
+from provlab.cli import screen
 from provlab.errors import InputError
 from provlab.modeldiff import generation, pipeline
 from provlab.modeldiff.tokens import opening
+from provlab.report.card import QUIET
 
 FEW = {"n": 400, "length": 8, "z": (3.0, 9.0), "progress": False}
 
@@ -57,6 +59,20 @@ def test_the_numbers_are_of_both_sides_and_agree(pair):
     assert max(low) < min(high)
 
 
+def test_the_answer_takes_one_screen_and_says_what_the_decision_says(pair, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    result = provlab.diff(*pair, **FEW)
+    screen.show(result)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 22
+    assert max(map(len, lines)) <= 80
+    assert "nats per token" in " ".join(lines[:3])  # a number, and not that there is no reference
+    words = " ".join(" ".join(lines).split())
+    for sentence in result.decision()["sentence"].removesuffix(".").split(". "):
+        assert " ".join(sentence.split()) in words
+    assert "Each model wrote its inputs with known probability" not in words
+
+
 def test_a_second_call_draws_nothing_and_another_seed_something(pair, tmp_path, monkeypatch):
     results = tmp_path / "kept"
     first = provlab.diff(*pair, **FEW, results=results)
@@ -96,6 +112,8 @@ def test_equal_functions_are_said_to_be_equal(models, tmp_path, dtype):
     assert not result.fails(1e-12)
     assert result.drawn() is None
     assert "less likely for B" not in str(result)  # neither lines nor groups of what is no difference
+    assert (result.card().tone, result.card().body) == (QUIET, [])
+    assert "equal up to rounding" in result.card().answer
     assert json.dumps(result.to_json())
     assert result.to_page()
 
@@ -148,7 +166,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     (tmp_path / "text").write_text(text)
     both = models["base"], models["stranger"], "--reference", models["tuned"], "--reference", models["sibling"]
     target = tmp_path / "x.json"
-    few = ["--text", tmp_path / "text", "--length", 8, "--sequences", 200, "--json", target]
+    few = ["--text", tmp_path / "text", "--length", 8, "--sequences", 200, "--json", target, "-v"]
     status, out, error = run("diff", *both, *few)
     assert (status, error) == (0, "")
     shown, result = " ".join(out.split()), json.loads(target.read_text())

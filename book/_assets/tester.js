@@ -519,7 +519,7 @@
   // Parts of a public model ---------------------------------------------------------------------------------------------
 
   const HUB = "https://huggingface.co";
-  const NAME = /^([\w.-]+(?:\/[\w.-]+)?)((?:\/\w[\w.-]*)*)(?:@([\w./-]+))?$/; // ORG/NAME[/FOLDER][@REVISION]
+  const NAME = /^(\w[\w.-]*(?:\/\w[\w.-]*)?)((?:\/\w[\w.-]*)*)(?:@(\w[\w./-]*))?$/; // ORG/NAME[/FOLDER][@REVISION]
   const START = 40_000; // bytes in which most headers end
   const MOST = 2 ** 26; // bytes of one request: a tensor that is stored across has to come whole
   const PATIENCE = 60_000; // milliseconds for one answer
@@ -658,6 +658,7 @@
       const link = new URLSearchParams(location.hash.slice(1));
       if (!link.has("a") || !link.has("b")) return false;
       [this.form.a.value, this.form.b.value, this.form.block.value] = [link.get("a"), link.get("b"), link.get("block") ?? "0"];
+      for (const side of Object.values(this.sides)) side.turn = (side.turn ?? 0) + 1; // what was asked for before is not awaited any more
       this.refuse("");
       this.verdict.textContent = "This link names two models of the hub. Nothing has been asked yet: say what you expect, then press the button.";
       return true;
@@ -665,13 +666,13 @@
 
     // Called by the button alone: the one place from which the page asks a network.
     async request() {
-      const [a, b] = [this.form.a.value.trim(), this.form.b.value.trim()], number = Number(this.form.block.value);
+      const [a, b] = [this.form.a.value.trim(), this.form.b.value.trim()], typed = this.form.block.value, number = Number(typed);
       const of = hub(this.weights, this.endpoint);
       this.noise.value = 0; // a disguise of the last pair is none of this one
       this.shuffle.checked = false;
       this.refuse("");
       try {
-        if (!Number.isInteger(number) || number < 0) throw new Error("Blocks are counted from 0.");
+        if (!typed || !Number.isSafeInteger(number) || number < 0) throw new Error("Blocks are counted from 0.");
         [a, b].forEach(of.parsed);
       } catch (error) {
         this.refuse(error.message);
@@ -878,7 +879,7 @@
       const some = ({ agree, n }) => (agree === n ? `all ${number(n, 0)}` : `${number(agree, 0)} of ${number(n, 0)}`);
       const rarely = ({ log10_p }) => (log10_p < -6 ? `10^${number(-log10_p, 0)}` : number(10 ** -log10_p, log10_p > -1 ? 1 : 0));
       const chance = (test) => `by chance once in ${rarely(test)} pairs`;
-      const whole = "It is one block: provlab compare reads all of them.";
+      const whole = (a === b ? "Both names are one: a model beside itself is no copy. " : "") + "It is one block: provlab compare reads all of them.";
       const causes = "A common ancestor makes this, and so does a common initial draw or a mask that both share. It does not say which model came first.";
       const disguise = "Units moved beyond those that were read, or a rotated stream, would hide a copy.";
       if (rejecting.includes("φ_U")) {

@@ -184,6 +184,13 @@ def test_what_cannot_be_read_gets_one_line_and_the_command_to_run_instead(here, 
         ("..%2F..%2Fapi", "0", "../../api is no name of the hub"),
         ("https://elsewhere.org/a", "0", "is no name of the hub"),
         ("org/base", "-1", "Blocks are counted from 0."),
+        ("org/base", "all", "Blocks are counted from 0."),
+        ("org/base", "1e400", "Blocks are counted from 0."),
+        ("org/base", "1e9", "org/base has no block 1000000000; blocks are counted from 0"),
+        ("-o/base", "0", "-o/base is no name of the hub"),
+        ("./base", "0", "./base is no name of the hub"),
+        ("org/base@main%20x", "0", "org/base@main x is no name of the hub"),
+        ("<img%20src%3Dx%20onerror%3Dalert(1)>", "0", "onerror=alert(1)> is no name of the hub"),
         ("org/base", "7", "org/base has no block 7; blocks are counted from 0, and its last is 2."),
         ("org/m3", "7", "org/m3 has no block 7"),
     ],
@@ -192,9 +199,26 @@ def test_a_link_that_names_nothing_is_refused(here, a, number, message):
     opened(here, f"#a={a}&b={a}&block={number}")
     pressed(here)
     assert message in fault(here)
-    assert here.chromium.value("document.querySelectorAll('#provlab-tester b').length") == 0
+    assert here.chromium.value("document.querySelectorAll('#provlab-tester :is(b, img)').length") == 0
     hosts = {url.split("/")[2] for url in here.chromium.requests()}
     assert hosts <= {here.server.endpoint.split("/")[2]}
+
+
+def test_another_link_takes_the_place_of_what_is_still_being_asked(here):
+    opened(here, "#a=org/base&b=org/tuned&block=1")
+    press = "t.root.querySelector('form button').click(); location.hash = '#a=org/m1&b=org/m2&block=0'"
+    here.chromium.value(f"(() => {{ const t = provlab.tester; t.result = null; {press}; return true }})()")
+    here.chromium.value("new Promise(done => setTimeout(() => done(true), 1500))")
+    assert "Nothing has been asked yet" in here.chromium.value("provlab.tester.verdict.textContent")
+    assert here.chromium.value("location.hash") == "#a=org/m1&b=org/m2&block=0"
+    assert here.chromium.value("provlab.tester.result") is None
+
+
+def test_a_model_beside_itself_is_said_to_be_one(here):
+    opened(here, "#a=org/base&b=org/base&block=0")
+    assert "a model beside itself is no copy" in pressed(here)
+    opened(here, "#a=org/base&b=org/tuned&block=0")
+    assert "beside itself" not in pressed(here)
 
 
 def test_a_large_block_is_asked_for_in_part(here, tmp_path):

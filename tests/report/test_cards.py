@@ -6,6 +6,7 @@ import sys
 import pytest
 from planted import comparison, record
 
+from provlab.attest.shelf import NOT_TESTED, TESTS, Kin
 from provlab.cli import screen
 from provlab.engine.lineage import Lineage
 from provlab.forest.result import BRIDGE, MERGE, Edge, Family, Forest
@@ -40,6 +41,35 @@ def test_the_answer_takes_one_screen_at_any_width_and_breaks_no_word(log10_p, co
         assert any(line.split()[0] == name for line in lines if line), words
 
 
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_a_card_does_not_grow_with_what_qualifies_it(columns, monkeypatch):
+    reason = "no weights at this place are stored in a form that can be read, " * 8
+    notes = [f"A note {k} on the files of this model, {reason}" for k in range(9)]
+    report = comparison({**KIN, **{f"phi_{k}": f"{k} {reason}" for k in ("e", "jsd")}}, about={"notes": notes})
+    lines = shown(report, monkeypatch, columns)
+    assert len(lines) <= 22
+    assert max(map(len, lines)) <= columns
+    assert " ".join(lines).count("more: -v)") == 2
+
+
+def test_by_order_alone_says_first_that_no_cause_is_named_and_what_to_ask_too(monkeypatch):
+    report = comparison({"phi_u": -250.0})
+    text = " ".join(" ".join(shown(report, monkeypatch)).split())
+    assert "may be no test says which: hidden units of one put into" in text
+    assert "or those of both by one rule; a common ancestor (2 more: -v)" in text
+    assert "beside it No test that ignores the order of units gave a p-value. may be" in text
+    advised = text.partition("ask too ")[2].partition(" more ")[0]
+    assert f"may strengthen it: {advised}." in report.verdict()
+
+
+def test_the_card_acquits_nobody_whom_a_test_outside_the_family_would_accuse(monkeypatch):
+    report = comparison({"phi_match_unsigned": -0.1, "phi_u": -250.0}, primary="phi_match_unsigned")
+    assert "but phi_u, not corrected, would reject" in report.verdict()
+    text = " ".join(" ".join(shown(report, monkeypatch)).split())
+    assert "saw nothing" not in text
+    assert "/a and /b: not rejected, but phi_u, not corrected, would reject." in text
+
+
 def test_what_was_refused_is_said_and_what_follows_from_it(monkeypatch):
     text = " ".join(" ".join(shown(comparison(STRANGERS), monkeypatch)).split())
     assert "not run" in text
@@ -61,8 +91,56 @@ def test_a_stream_of_few_letters_gets_bars_and_trees_of_its_own(monkeypatch):
     assert "`-- b" in "\n".join(shown(forest(), monkeypatch, encoding="ascii"))
 
 
-def test_no_colour_in_a_pipe(monkeypatch):
-    assert "\x1b" not in "\n".join(shown(comparison(KIN), monkeypatch))
+def test_neither_colours_nor_trailing_blanks_in_a_pipe(monkeypatch):
+    for report in (comparison(KIN), comparison(STRANGERS), forest(), kin(20)):
+        for verbose in (False, True):
+            lines = shown(report, monkeypatch, verbose=verbose)
+            assert lines == [line.rstrip() for line in lines]
+            assert "\x1b" not in "".join(lines)
+
+
+def test_the_whole_result_leaves_out_nothing_of_its_text(monkeypatch):
+    """At a width at which no cell is folded, and without the dashes of rules and lists."""
+    for report in (comparison(KIN), comparison(STRANGERS), forest(), kin(20)):
+        whole = "".join(shown(report, monkeypatch, 400, verbose=True))
+        assert [letter for letter in whole if letter not in " -"] == [
+            letter for letter in str(report) if letter not in " -\n"
+        ]
+
+
+def kin(n):
+    """Of a shelf of n models the first ten are kin, and the rest is none."""
+    tests = [
+        {"source": f"m{k}", "digest": f"d{k}", "test": test, "log10_p": -90.0, "note": "", "error": None}
+        | {"adjusted_log10_p": -80.0 - k if k < 10 else 0.0}
+        for k in range(n)
+        for test in TESTS
+    ]
+    return Kin("new", "d0", tuple(tests), ("m0",))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_kin_on_a_large_shelf_take_one_screen(columns, monkeypatch):
+    lines = shown(kin(300), monkeypatch, columns)
+    assert len(lines) <= 22
+    assert lines[0].startswith("new: kin of m0, m1, m2")
+    text = "\n".join(lines)
+    assert "\nm0     identical" in text
+    assert "\nm7     kin" in text
+    assert "m8  " not in text
+    assert "Found 10 of 300 models of the shelf; 2 more: -v." in text
+    assert "m0 is the same model, file by file" in text
+    whole = "\n".join(shown(kin(300), monkeypatch, columns, verbose=True))
+    assert "m299" in whole
+    assert " ".join(whole.split()).count(NOT_TESTED[0]) == 1
+
+
+def test_lists_of_the_whole_result_have_their_further_lines_set_in(monkeypatch):
+    lines = shown(kin(1), monkeypatch, verbose=True)
+    at = lines.index("Not tested") + 1
+    assert lines[at].startswith("  - other blocks")
+    assert lines[at + 1].startswith("    ")
+    assert sum(line.startswith("  - ") for line in lines[at:]) == len(NOT_TESTED)
 
 
 def forest():
@@ -96,7 +174,7 @@ def test_a_study_names_families_then_pairs_and_also_those_that_are_not_rejected(
     records = tuple(
         record(name, value if pair == ("a", "b") else -0.3, pair)
         for pair in (("a", "b"), ("a", "c"), ("b", "c"))
-        for name, value in {"phi_u": -250.0, "phi_match": -240.0}.items()
+        for name, value in {"phi_u": -250.0, "phi_match_unsigned": -240.0}.items()
     )
     models = tuple({"source": source, "name": source, "digest": source} for source in "abc")
     report = StudyReport(
@@ -107,6 +185,7 @@ def test_a_study_names_families_then_pairs_and_also_those_that_are_not_rejected(
     assert "family: a, b" in lines
     assert sum("Holm" in line for line in lines) == 1
     assert any(line.startswith("a, b ") for line in lines)
+    assert "Not rejected: a, c; b, c." in lines
 
 
 def test_a_long_sentence_is_cut_between_words_and_says_how_many_more_there_are():
@@ -114,3 +193,8 @@ def test_a_long_sentence_is_cut_between_words_and_says_how_many_more_there_are()
     assert text == "word word word word ... (1 more: -v)" or text.endswith("... (1 more: -v)")
     assert len(text) <= 40
     assert card.in_short([]) == ""
+
+
+def test_whole_sentences_are_taken_while_they_fit():
+    assert card.in_short(["One.", "Two."]) == "One. Two."
+    assert card.in_short(["one thing", "two things", "three things"], 34) == "one thing; two things (1 more: -v)"

@@ -27,6 +27,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
+from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
 from provlab.report.family import LEVEL
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
@@ -37,6 +38,7 @@ from provlab.statistics.phi_unseen import LEAST, centred
 from provlab.statistics.two_views import Views, tied
 
 UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
+_SHOWN = 8  # models on a card
 KIN, ORDER, ROWS, NONE = "kin", "by order alone", "rows of one origin", "none"
 NOT_TESTED = (
     "other blocks than the first, and units beyond the first "
@@ -156,11 +158,45 @@ class Kin(views.Report):
 
     def title(self) -> str:
         """Kin of which, at which level, or none."""
+        return f"{self._answer()} ({self._level()})"
+
+    def _answer(self) -> str:
+        weaker = "".join(f"; {words}: {', '.join(some)}" for words in (ORDER, ROWS) if (some := self._named(words)))
+        return f"{self.source}: kin of {', '.join(self._named(KIN)) or 'none'}{weaker}"
+
+    def _level(self) -> str:
         tested = [test for test in self.tests if test["error"] is None]
         over = f"Holm over {len(tested)} tests on {len(self.tests) // len(TESTS)} models"
-        weaker = "".join(f"; {words}: {', '.join(some)}" for words in (ORDER, ROWS) if (some := self._named(words)))
-        kin = ", ".join(self._named(KIN)) or "none"
-        return f"{self.source}: kin of {kin}{weaker} ({over}, family-wise error at most {LEVEL})"
+        return f"{over}, family-wise error at most {LEVEL}"
+
+    def card(self) -> Card:
+        """Which models are kin, each with its smallest p-value, how many are not, and what qualifies that."""
+        rows = []
+        found = [source for outcome in (KIN, ROWS, ORDER) for source in self._named(outcome)]
+        for source in found[:_SHOWN]:
+            tests = [test for test in self.tests if test["source"] == source and test["error"] is None]
+            least = min(tests, key=lambda test: float(test["adjusted_log10_p"]))
+            same = "identical" if least["digest"] == self.digest else self.outcomes[source]
+            rows.append((source, same, format_log10_p(least["adjusted_log10_p"]), least["test"]))
+        body: list[Any] = [views.Table(("model", "is", "log10 p, corrected", "by"), rows, right=(2,))] * bool(rows)
+        beyond = f"; {len(found) - _SHOWN} more: -v" * (len(found) > _SHOWN)
+        body.append(f"Found {len(found)} of {len(self.outcomes)} models of the shelf{beyond}.")
+        failed = [f"{test['source']}: {test['test']}: {test['error']}" for test in self.tests if test["error"]]
+        remarks = [
+            ("nearest", in_short([self._ancestry().removeprefix("Nearest ancestor: ")]) if rows else ""),
+            (
+                "mind",
+                in_short([*(words for outcome, words in _WEAKER.items() if self._named(outcome)), *self._notes()]),
+            ),
+            ("not run", in_short(failed)),
+            ("not tested", in_short(NOT_TESTED, 210)),
+            ("judged by", self._level()),
+        ]
+        tone = RELATED if self._named(KIN) else OPEN if found else QUIET
+        return Card(f"{self._answer()}.", tone, body, [(label, text) for label, text in remarks if text])
+
+    def _notes(self) -> list[str]:
+        return [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
 
     def parts(self) -> list[str | views.Table | views.Listed]:
         """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
@@ -174,7 +210,7 @@ class Kin(views.Report):
         for outcome, words in _WEAKER.items():
             if some := self._named(outcome):
                 parts.append(f"{', '.join(some)}: {words}")
-        parts += [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
+        parts += self._notes()
         parts.append(self._ancestry())
         return [*parts, views.Listed("Not tested", NOT_TESTED)]
 

@@ -1,5 +1,6 @@
 """How a result looks at a terminal: a card in one screen, or with `-v` the whole, at the terminal's own width."""
 
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from rich.tree import Tree
 
 COLOURS = {card.RELATED: "bold red", card.OPEN: "bold yellow", card.QUIET: "bold"}
+#: the last remark of every card
+MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 _PIPE = 100  # columns where no terminal says how many it has
 _BAR = 16  # columns of a bar
 
@@ -24,16 +27,17 @@ def show(report: views.Report, *, verbose: bool = False) -> None:
 
     width = shutil.get_terminal_size((_PIPE, 24)).columns
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
-    if verbose:
-        console.print(Text(report.title(), style="bold"))
-        _all(console, report.parts())
-        return
-    shown = report.card()
-    console.print(Text(shown.answer, style=COLOURS[shown.tone]))
-    _all(console, shown.body)
-    if shown.remarks:
-        console.print()
-        console.print(_labelled(shown.remarks))
+    with console.capture() as captured:
+        if verbose:
+            console.print(Text(report.title(), style="bold"))
+            _all(console, report.parts())
+        else:
+            shown = report.card()
+            console.print(Text(shown.answer, style=COLOURS[shown.tone]))
+            _all(console, shown.body)
+            console.print()
+            console.print(_labelled([*shown.remarks, MORE]))
+    sys.stdout.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))  # cells are filled up to their width
 
 
 def _all(console: "Console", parts: Sequence["str | views.Table | views.Listed | card.Branch"]) -> None:
@@ -44,18 +48,12 @@ def _all(console: "Console", parts: Sequence["str | views.Table | views.Listed |
         if isinstance(part, views.Table):
             console.print(_table(console, part))
         elif isinstance(part, card.Branch):
-            console.print(_tree(part, _ascii(console)))
+            console.print(_tree(part))
         elif isinstance(part, views.Listed):
             console.print(Text(part.title, style="bold"))
-            for line in part.lines:
-                console.print(_hanging(line))
+            console.print(_labelled([("  -", line) for line in part.lines], between=1))
         else:
             console.print(Text(part))
-
-
-def _ascii(console: "Console") -> bool:
-    """Whether the stream has no letters to draw with."""
-    return not (console.encoding or "ascii").lower().startswith("utf")
 
 
 def _table(console: "Console", table: views.Table) -> "RenderableType":
@@ -67,7 +65,9 @@ def _table(console: "Console", table: views.Table) -> "RenderableType":
         right = i in table.right
         drawn.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
     for row in table.rows:
-        drawn.add_row(*(_bar(cell, _ascii(console)) if isinstance(cell, card.Bar) else Text(cell) for cell in row))
+        drawn.add_row(
+            *(_bar(cell, console.options.ascii_only) if isinstance(cell, card.Bar) else Text(cell) for cell in row)
+        )
     return drawn
 
 
@@ -80,39 +80,23 @@ def _bar(bar: card.Bar, in_ascii: bool) -> "RenderableType":
     return text.append(empty_letter * (_BAR - full), style="dim")
 
 
-def _tree(branch: card.Branch, in_ascii: bool) -> "Tree":
+def _tree(branch: card.Branch) -> "Tree":
     from rich.text import Text
     from rich.tree import Tree
 
-    class Guided(Tree):
-        """With lines that the stream can show."""
-
-        if in_ascii:
-            TREE_GUIDES = [("    ", "|   ", "+-- ", "`-- ")] * 3
-
-    def grown(node: card.Branch) -> Tree:
-        tree = Guided(Text(node.text), guide_style="dim")
-        tree.children.extend(grown(below) for below in node.below)
-        return tree
-
-    return grown(branch)
+    tree = Tree(Text(branch.text), guide_style="dim")
+    tree.children.extend(_tree(below) for below in branch.below)
+    return tree
 
 
-def _labelled(remarks: Sequence[tuple[str, str]]) -> "Table":
+def _labelled(remarks: Sequence[tuple[str, str]], between: int = 2) -> "Table":
+    """Sentences, their further lines set in, with so many columns after the labels."""
     from rich.table import Table
     from rich.text import Text
 
-    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid = Table.grid(padding=(0, between, 0, 0))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for label, sentence in remarks:
         grid.add_row(label, Text(sentence))
     return grid
-
-
-def _hanging(line: str) -> "RenderableType":
-    """A line of a list, its further lines set in."""
-    from rich.padding import Padding
-    from rich.text import Text
-
-    return Padding(Text(line), (0, 0, 0, 2))

@@ -13,7 +13,7 @@ from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.card import MORE, QUIET, RELATED, Branch, Card, in_short
+from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
 from provlab.statistics.base import BY_THEOREM, Options
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Forest(views.Report):
         ]
         title = self.title().partition(" (")[0]
         shown = [(label, text) for label, text in remarks if text]
-        return Card(f"{title}.", RELATED if self.edges else QUIET, body, [*shown, MORE])
+        return Card(f"{title}.", RELATED if self.edges else QUIET, body, shown)
 
     def drawn(self) -> "Figure":
         """Return the picture."""

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any
 
-#: the last remark
-MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 RELATED, OPEN, QUIET = "related", "open", "quiet"  # the tone of an answer: a relation, no answer, nothing to report
 
 
@@ -54,8 +52,10 @@ class Card:
 
 
 def in_short(sentences: Sequence[str], length: int = 132) -> str:
-    """The first of these sentences, cut between words where it is long, and how many more there are; "" for none."""
-    if not sentences:
-        return ""
-    more = f" ({len(sentences) - 1} more: -v)" if len(sentences) > 1 else ""
-    return shorten(sentences[0], length - len(more), placeholder=" ...") + more
+    """As many of these sentences as fit, and how many more there are; one that is too long is cut between words."""
+    for n in range(len(sentences), 0, -1):
+        more = f" ({len(sentences) - n} more: -v)" if n < len(sentences) else ""
+        text = "".join(f"{one}{' ' if one.endswith('.') else '; '}" for one in sentences[:n]).rstrip("; ") + more
+        if len(text) <= length or n == 1:
+            return text if len(text) <= length else shorten(sentences[0], length - len(more), placeholder=" ...") + more
+    return ""

@@ -9,7 +9,7 @@ import numpy as np
 from provlab import statistics as registry
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.card import MORE, OPEN, QUIET, RELATED, Bar, Card, in_short
+from provlab.report.card import OPEN, QUIET, RELATED, Bar, Card, in_short
 from provlab.report.family import Tested
 from provlab.report.outcome import NOT_REJECTED, UNTESTED
 from provlab.report.verdict import Verdict
@@ -95,7 +95,7 @@ class Comparison(Tested):
         remarks = [(label, in_short(sentences)) for label, sentences in self._verdict.qualified()]
         a, b = (model["source"] for model in self.models)
         tone = TONES.get(self.outcome, RELATED)
-        return Card(f"{a} and {b}: {self._verdict.answer}.", tone, [table] if rows else [], [*remarks, MORE])
+        return Card(f"{a} and {b}: {self._verdict.answer}.", tone, [table] if rows else [], remarks)
 
     def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""

@@ -17,6 +17,7 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
 from provlab.plots.numbers import format_interval
 from provlab.report import views
+from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
 from provlab.report.items import items_json, items_table, items_words
 from provlab.report.outputs import (
     INPUT,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 LEVEL = 0.05  # of the test of `fails`, where no other is asked for
 _BINS = 40  # of a panel
+_SHOWN, _LONGEST = 4, 50  # lines on a card, and characters of one
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
 _FAR = 3.0  # effective draws below which nothing can be said of how many sequences would do
@@ -180,6 +182,11 @@ class Difference(views.Report):
         Keys: equal (up to rounding), larger_than_another_seed (True, False, None where references are none or too few),
         excess, rank_p, concentration and place (in words), text_costs.
         """
+        result, parts = self._decided()
+        return result | {"sentence": ". ".join(parts.values()) + "."}
+
+    def _decided(self) -> tuple[dict[str, Any], dict[str, str]]:
+        """The decision without its sentence, and the parts of the sentence under the labels that a card gives them."""
         a, b = (self.models[k]["name"] for k in range(2))
         result: dict[str, Any] = {
             "equal": self.equal,
@@ -194,10 +201,10 @@ class Difference(views.Report):
             n = 2 * self.parameters["n"]
             words = (
                 f"A and B are equal up to rounding: none of {n:,} outputs tells them apart by more than "
-                f"{self.floor:.1e} nats per token."
+                f"{self.floor:.1e} nats per token"
             )
-            return result | {"sentence": words}
-        parts = []
+            return result, {"equal": words}
+        parts = {}
         if self.apart.seeds:
             p, least = self.apart.seeds.p(0.0), self.apart.seeds.least
             among = f"among {len(self.apart.seeds.distances)} models"
@@ -208,21 +215,21 @@ class Difference(views.Report):
                 larger = f"may be larger than another seed's (the farthest {among}, as one in {1 / p:.0f} is by chance)"
             else:
                 larger = f"is not shown to be larger than another seed's (its rank {among}, p = {p:.2g})"
-            parts.append(f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()}")
+            parts["seeds"] = f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()}"
         else:
-            parts.append(
+            parts["seeds"] = (
                 f"Whether the change from {a} to {b} is larger than another seed's is not known: no reference was given"
             )
         result |= {"concentration": self.outputs[1].concentration("B"), "place": self.outputs[1].place("B")}
-        parts += [f"KL(B || A) is {number(self.outputs[1].divergence)} nats per token, {result['concentration']}"]
-        parts += [result["place"][:1].upper() + result["place"][1:]] * bool(result["place"])
+        parts["apart"] = f"KL(B || A) is {number(self.outputs[1].divergence)} nats per token, {result['concentration']}"
+        if place := result["place"]:
+            parts["where"] = place[:1].upper() + place[1:]
         if self.text_loss:
             of = self.text_loss[2]
-            parts.append(f"On {self.apart.where} B costs {_signed(of)} nats per token against A")
+            parts["text"] = f"On {self.apart.where} B costs {_signed(of)} nats per token against A"
         if self.items:
-            result["items"] = items_words(self.items)
-            parts.append(result["items"])
-        return result | {"sentence": ". ".join(parts) + "."}
+            parts["answers"] = result["items"] = items_words(self.items)
+        return result, parts
 
     def finding(self) -> list[str]:
         """How far the two are apart, where, and which has more inputs in Z."""
@@ -417,6 +424,23 @@ class Difference(views.Report):
             *[views.Table(["inputs of", "D, both ends", header], inputs, right=(1,))] * bool(inputs),
             *beside,
         ]
+
+    def card(self) -> Card:
+        """The decision part by part, first what could be decided, and the lines that the other disputes most."""
+        result, parts = self._decided()
+        larger = result["larger_than_another_seed"]
+        answer = parts.pop("equal" if self.equal else "seeds" if self.apart.seeds else "apart")
+        lines = sorted(
+            ((side, line) for side, output in zip("AB", self.outputs, strict=True) for line in output.lines),
+            key=lambda pair: -pair[1].nats,
+        )
+        rows = [(side, f"{line.nats:.1f}", line.example.text[:_LONGEST]) for side, line in lines[:_SHOWN]]
+        table = views.Table(("written by", "nats", "what the other disputes most"), rows, right=(1,))
+        remarks = [*((label, f"{words}.") for label, words in parts.items()), ("mind", in_short(self.remedies(), 210))]
+        a, b = (model["source"] for model in self.models)
+        tone = RELATED if larger else OPEN if larger is None and not self.equal else QUIET
+        body = [table] * bool(rows and not self.equal)
+        return Card(f"{a} (A) and {b} (B): {answer}.", tone, body, [(label, text) for label, text in remarks if text])
 
     def drawn(self) -> "Figure | None":
         """Both histograms of D over the same bins; None where one side has too few inputs."""

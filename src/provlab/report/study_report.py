@@ -15,7 +15,7 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.card import MORE, OPEN, QUIET, RELATED, Branch, Card, in_short
+from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
 from provlab.report.family import LEVEL, Tested
 from provlab.report.outcome import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS, Evidence
 
@@ -217,7 +217,7 @@ class StudyReport(Tested):
             ("mind", in_short(self.family.remarks())),
         ]
         tone = RELATED if related else QUIET if counts[NOT_REJECTED] else OPEN
-        return Card(answer, tone, body, [*[(label, text) for label, text in remarks if text], MORE])
+        return Card(answer, tone, body, [(label, text) for label, text in remarks if text])
 
     def parts(self) -> list[str | views.Table | views.Listed]:
         """The summary, what qualifies it, the pairs that are rejected, and the reasons of failures."""

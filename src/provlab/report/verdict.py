@@ -41,6 +41,7 @@ _ANSWERS = {
 }
 _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any choice that both share")
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
+_COPIED = "rows copied from one model into the other, which costs nothing"
 _NO_DESCENT = "A common origin is not descent: the test does not say which cause it was, nor which model came first."
 _SCORE = "near 1 for related models of our zoo, disguised or not, and near 0 for independent ones"
 
@@ -80,6 +81,8 @@ class Verdict:
         """What the outcome means, in a few words."""
         if self.outcome == REJECTED and not any(registry.get(n).warrant == BY_THEOREM for n in self._rejecting):
             return "more alike than the independent models on which the tests were calibrated"
+        if self.outcome == NOT_REJECTED and self._small:
+            return f"not rejected, but {_names(self._small)}, not corrected, would reject"
         return _ANSWERS[self.outcome]
 
     def qualified(self) -> list[tuple[str, list[str]]]:
@@ -92,27 +95,30 @@ class Verdict:
             for name, share in self._strongest_share()
             if self.outcome == NOT_REJECTED
         ]
-        first = {ORDER: [_ORDER], ROWS: ["rows copied from one into the other, which costs nothing"]}
-        causes = f"{'; '.join([*first.get(self.outcome, []), *_CAUSES])}; no test says which, nor which model was first"
+        first = {ORDER: [_ORDER], ROWS: [_COPIED]}
+        which = "no test says which" + ", nor which was first" * (self.outcome not in first)
+        likeliest, *others = [*first.get(self.outcome, []), *_CAUSES]
         why = (
             [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
         )
         hiding = flaws.hiding(self._tested) if self.outcome == NOT_REJECTED else []
+        small = [self._not_corrected()] if self._small and self.outcome == UNTESTED else []
         labelled = [
             ("why", why),
             ("how rare", [f"p about {_power(self._p[strongest])} by {strongest}"] if strongest else []),
-            ("beside it", self._of_any_order() if self.outcome in (ORDER, ROWS) else []),
+            ("beside it", self._of_any_order()[:1] if self.outcome in (ORDER, ROWS) else []),
             ("could see", could_see),
-            ("may be", [causes] if strongest else []),
+            ("may be", [f"{which}: {likeliest}", *others] if strongest else []),
+            ("ask too", [_names(advice)] if (advice := self._advice()) else []),
             ("not run", self._missing()),
-            ("mind", [*self._read(), *_of_models(self._models), *self._family.remarks()]),
-            ("fooled by", ["; ".join(flaw.what for flaw in hiding)] if hiding else []),
+            ("mind", [*small, *self._read(), *_of_models(self._models), *self._family.remarks()]),
+            ("fooled by", [flaw.what for flaw in hiding]),
         ]
         return [(label, sentences) for label, sentences in labelled if sentences]
 
     def _sentences(self) -> list[str]:
         if self.outcome == IDENTICAL:
-            return ["The two models are identical: configuration and weight files are the same, byte for byte."]
+            return [f"The two models are {_ANSWERS[IDENTICAL]}."]
         opening = {
             SAME: self._same_function,
             REJECTED: self._rejection,
@@ -171,8 +177,8 @@ class Verdict:
             self._how_rarely(strongest),
             *[f"{_names(ordered)} reject too, by order alone, which changes no output."] * bool(ordered),
             "Nothing is said of the rest of the weights.",
-            "Possible causes: rows copied from one model into the other, which costs nothing where no text has these "
-            f"tokens, and which either side could have done; {'; '.join(_CAUSES)}. {_NO_DESCENT}",
+            f"Possible causes: {_COPIED} where no text has these tokens, and which either side could have done; "
+            f"{'; '.join(_CAUSES)}. {_NO_DESCENT}",
         ]
         return sentences + self._of_any_order()
 
@@ -198,7 +204,7 @@ class Verdict:
             sentences.append(f"{_ignoring(free)} the order of units, and could not have rejected.")
         else:
             sentences.append("No test that ignores the order of units gave a p-value.")
-        if advice := self._advised([*flaws.STANDING, *(n for n in flaws.ORDER_FREE if n not in flaws.ROWS)]):
+        if advice := self._advice():
             sentences.append(f"Not asked for, and may strengthen it: {_names(advice)}.")
         return sentences
 
@@ -257,8 +263,7 @@ class Verdict:
             which = f"{self._family.primary}, declared the one to judge by," if self._family.primary else "no statistic"
             counts = " that counts" * (self._family.primary in (None, *self._p) and bool(self._p))
             gives = f"gave no p-value{counts}" if self._family.primary else f"gave a p-value{counts}"
-            advice = self._advised([*flaws.STANDING, *flaws.ORDER_FREE, *flaws.ANY_SHAPE])
-            more = [f"Not asked for, and may test it: {_names(advice)}."] * bool(advice)
+            more = [f"Not asked for, and may test it: {_names(advice)}."] if (advice := self._advice()) else []
             return [f"Independence could not be tested: {which} {gives}.", *more, *self._described()]
         if alike := self._evidence.alike:
             figures = [self._figure(name) for name in alike]
@@ -284,10 +289,13 @@ class Verdict:
                 *[f"Asked for, and could not have rejected: {_names(unable)}."] * bool(unable),
             ]
         if self._small:
-            sentences.append(f"Not corrected, {_names(self._small)} would reject.")
-        if advice := self._advised([*flaws.STANDING, *flaws.ORDER_FREE]):
+            sentences.append(self._not_corrected())
+        if advice := self._advice():
             sentences.append(f"Not asked for, and may test it: {_names(advice)}.")
         return [*sentences, *self._described()]
+
+    def _not_corrected(self) -> str:
+        return f"Not corrected, {_names(self._small)} would reject."
 
     def _figure(self, name: str) -> str:
         """A figure that is no test, beside the one that related models stay beyond."""
@@ -387,12 +395,19 @@ class Verdict:
         ways = "; ".join(
             f"{flaw.what} (from {_names([n for n in self._tested if n in flaw.fooled])})" for flaw in hiding
         )
-        advice = self._advised([n for n in hiding[0].withstand if all(n in flaw.withstand for flaw in hiding)])
-        tail = f" Not run, and not fooled by any of these: {_names(advice)}." if advice else ""
+        tail = f" Not run, and not fooled by any of these: {_names(advice)}." if (advice := self._advice()) else ""
         return [f"These disguises would hide a common origin: {ways}.{tail}"]
 
-    def _advised(self, names: Iterable[str]) -> list[str]:
-        """Statistics among these that were not asked and apply to the two models, two at most."""
+    def _advice(self) -> list[str]:
+        """Statistics that were not asked and may say more of the two models, by the outcome; two at most."""
+        if self.outcome in (ORDER, ROWS):
+            names = [*flaws.STANDING, *(name for name in flaws.ORDER_FREE if name not in flaws.ROWS)]
+        elif self.outcome == UNTESTED:
+            names = [*flaws.STANDING, *flaws.ORDER_FREE, *(() if self._tested else flaws.ANY_SHAPE)]
+        elif self.outcome == NOT_REJECTED and (hiding := flaws.hiding(self._tested)):
+            names = [name for name in hiding[0].withstand if all(name in flaw.withstand for flaw in hiding)]
+        else:
+            return []
         fitting = flaws.applicable(
             [name for name in dict.fromkeys(names) if name not in self._family.statistics],
             gated=all(model.get("gated", True) for model in self._models),

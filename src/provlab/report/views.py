@@ -12,7 +12,7 @@ import numpy as np
 from provlab.engine.table import PairRecord
 from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
-from provlab.report.card import MORE, Card
+from provlab.report.card import Card
 from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
@@ -130,10 +130,9 @@ class Report(ABC):
     def drawn(self) -> "Figure | None":
         """Return the picture that stands below them in a notebook, None if there is nothing to draw."""
 
+    @abstractmethod
     def card(self) -> Card:
-        """The answer in one screen: by default the title and the parts that are no lists."""
-        body = [part for part in self.parts() if not isinstance(part, Listed)]
-        return Card(self.title(), body=body, remarks=[MORE])
+        """Return the answer in one screen."""
 
     def __str__(self) -> str:
         parts = [fill(part, WIDTH) if isinstance(part, str) else str(part) for part in self.parts()]
