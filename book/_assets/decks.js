@@ -85,8 +85,8 @@
       this.picture.setAttribute("aria-label",
         `Two decks of ${CARDS} cards; lines join equal cards. ${this.order.filter((at, i) => at === i).length} cards stand in the same place.`);
       this.said.textContent =
-        `Spearman's rho = ${rho.toFixed(2)}. Of all ${all.toLocaleString("en")} orders ${better.toLocaleString("en")} agree ` +
-        `at least so well: p = ${written}${better === 1 ? `, the smallest that ${CARDS} cards can give` : ""}.`;
+        `Spearman's rho = ${rho.toFixed(2)}. ${better.toLocaleString("en")} of all ${all.toLocaleString("en")} orders ` +
+        `${better === 1 ? "agrees" : "agree"} at least so well: p = ${written}${better === 1 ? `, the smallest that ${CARDS} cards can give` : ""}.`;
     }
   }
 

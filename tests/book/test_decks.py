@@ -36,9 +36,10 @@ def test_the_decks_p_value_is_that_of_the_library(page):
 def test_the_buttons_move_cards_and_say_what_that_means(page):
     text = "document.querySelector('#provlab-decks .said').textContent"
     shuffle, exchange, same = (f"document.querySelectorAll('#provlab-decks button')[{i}].click()" for i in range(3))
-    assert "1 agree" in page.value(text)
+    assert "1 of all 40,320 orders agrees at least so well: p = 2.5e-5" in page.value(text)  # 1 / 8!
     page.value(f"{exchange}; 1")
-    assert "0.98" in page.value(text)
+    # 1 - 6 * 2 / (8 * 63), which the order itself and seven exchanges of neighbours reach
+    assert "= 0.98. 8 of all 40,320 orders agree at least so well: p = 2.0e-4" in page.value(text)
     page.value(f"{shuffle}; 1")
     assert "the smallest" not in page.value(text)
     page.value(f"{same}; 1")

@@ -41,8 +41,10 @@ def evidence(measurements, profile="default"):
 def judge(row, kept, **others) -> Verdict:
     """The verdict of a claim's row on this evidence; others are records under other names, and other bars."""
     function = claims.predicate(row)
-    names = inspect.signature(function).parameters
-    return function(**claims.bars(row, kept.profile) | kept.named(names) | others)
+    names = inspect.signature(function).parameters.keys()
+    left = {**kept.experiment.get("parameters", {}), **kept.experiment["measurements"]}
+    records = ({"pairs": kept.pairs} if "pairs" in names else {}) | {name: left[name] for name in names & left.keys()}
+    return function(**claims.bars(row, kept.experiment["profile"]) | records | others)
 
 
 def judged(row, measurements, profile="default", **others) -> Verdict:

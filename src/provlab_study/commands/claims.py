@@ -1,4 +1,4 @@
-"""``provlab claims``: judge the papers' claims from stored records."""
+"""``provlab claims``: the scoreboard, as the pages of a run judged the papers' claims."""
 
 import argparse
 from pathlib import Path

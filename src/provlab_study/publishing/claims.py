@@ -6,7 +6,6 @@ papers' tables, and has a row judged by its function from the records that a pag
 here.
 """
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import date
@@ -25,7 +24,6 @@ from provlab_study.publishing.evidence import (
     NOT_RUN,
     STATUSES,
     WITHIN_SPREAD,
-    Evidence,
     OldRecordsError,
     Verdict,
 )
@@ -114,13 +112,8 @@ def bars(claim: Mapping[str, Any], profile: str) -> dict[str, Any]:
 
 def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) -> Verdict:
     """Judge a claim by its function, from records by the names of the function's parameters, in any profile."""
-    function = predicate(claim)
     try:
-        arguments = inspect.signature(function).bind(**records, **bars(claim, profile))
-    except TypeError as error:
-        return Verdict(NOT_RUN, "", f"its page kept no such record: {error}")
-    try:
-        judged = function(*arguments.args, **arguments.kwargs)
+        judged = predicate(claim)(**records, **bars(claim, profile))
     except OldRecordsError as error:
         return Verdict(NOT_RUN, "", str(error))
     settled = claim.get("settled")
@@ -149,7 +142,7 @@ def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, An
     """
     kept = {run["name"]: run for run in store.experiments()}
     return [
-        as_row(claim, _kept(claim, kept.get(claim["experiment"]), store), kept.get(claim["experiment"]))
+        as_row(claim, _kept(claim, kept.get(claim["experiment"])), kept.get(claim["experiment"]))
         for claim in load_claims()
         if experiment in (None, claim["experiment"])
     ]
@@ -170,20 +163,13 @@ def as_row(claim: Mapping[str, Any], judged: Verdict, experiment: Mapping[str, A
     }
 
 
-def _kept(claim: Mapping[str, Any], experiment: dict[str, Any] | None, store: Results) -> Verdict:
-    """The judgement that a page kept; that of records, where a page kept records alone."""
+def _kept(claim: Mapping[str, Any], experiment: Mapping[str, Any] | None) -> Verdict:
+    """The judgement that a page kept."""
     if experiment is None:
         return Verdict(NOT_RUN, "", f"run it: provlab run {claim['experiment']}")
-    if claim["id"] in experiment.get("judgements", {}):
-        return Verdict(**experiment["judgements"][claim["id"]])
-    if experiment["profile"] not in claim["profiles"]:
-        return status_in(claim, experiment["profile"], Verdict(NOT_RUN, "", ""))
-    try:
-        names = inspect.signature(predicate(claim)).parameters.keys() - claim["predicate"].keys()  # but for its bars
-        records = Evidence(experiment, store).named(names)
-    except OldRecordsError as error:
-        return Verdict(NOT_RUN, "", str(error))
-    return verdict(claim, records, experiment["profile"])
+    if claim["id"] not in (judgements := experiment.get("judgements", {})):  # none before pages judged
+        return Verdict(NOT_RUN, "", "its page kept no judgement of it: run its page again")
+    return Verdict(**judgements[claim["id"]])
 
 
 def words(status: str) -> str:

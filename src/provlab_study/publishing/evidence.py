@@ -1,6 +1,6 @@
 """Input and output of a function that judges a claim: records of one experiment, bars, and a verdict."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -143,35 +143,9 @@ class Evidence:
     experiment: dict[str, Any]
     store: Results
 
-    @property
-    def profile(self) -> str:
-        """The profile that the notebook ran in."""
-        return str(self.experiment["profile"])
-
-    def named(self, names: Collection[str]) -> dict[str, Any]:
-        """What the run left under these names: measurements and parameters, and ``pairs``."""
-        left = {**self.experiment.get("parameters", {}), **self.experiment["measurements"]}
-        pairs = {"pairs": self.pairs} if "pairs" in names else {}
-        return pairs | {name: left[name] for name in names if name in left}
-
     def measurement(self, name: str) -> Any:
         """One measurement of the notebook; KeyError if it made none of that name."""
         return self.experiment["measurements"][name]
-
-    def records(self, name: str, kind: Callable[..., Kind]) -> list[Kind]:
-        """Read the rows of one measurement as the dataclass that they were kept from.
-
-        Raises
-        ------
-        OldRecordsError
-            They were kept by a version that measured something else.
-        """
-        return read(kind, self.measurement(name))
-
-    def record(self, name: str, kind: Callable[..., Kind]) -> Kind:
-        """Read a measurement that is one row; the same otherwise."""
-        (row,) = read(kind, [self.measurement(name)])
-        return row
 
     @cached_property
     def pairs(self) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from dataclasses import asdict
 from datetime import date
 from shutil import get_terminal_size
 
@@ -11,7 +12,7 @@ import pytest
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import Evidence
+from provlab_study.publishing.evidence import Evidence, OldRecordsError
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
@@ -105,11 +106,13 @@ def test_of_an_empty_store_nothing_was_run(tmp_path):
     assert text.startswith("45 claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, 45 not run")
 
 
-def test_a_claim_is_not_judged_in_another_profile(tmp_path):
+def test_records_alone_are_not_judged(tmp_path):
+    """Pages judge. What a page left without a judgement, however good, decides nothing."""
     store = Results(tmp_path)
-    store.put_experiment("llama_tree", {"name": "llama_tree", "profile": "own", "pairs": [], "measurements": {}})
-    row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
-    assert (row["status"], row["why"]) == ("not run", "cannot be judged in the profile own")
+    kept = {"name": "exchangeability", "profile": "default", "pairs": [], "measurements": {"example_one": EXAMPLE}}
+    store.put_experiment("exchangeability", kept)
+    row = next(row for row in claims.evaluate(store) if row["id"] == "I1")
+    assert (row["status"], row["why"]) == ("not run", "its page kept no judgement of it: run its page again")
 
 
 # Records in a store --------------------------------------------------------------------------------------------------
@@ -118,9 +121,16 @@ UNIT = {"value": 0.9, "detail": {"floor": -60.0, "paper_log10_p": -1.0}}
 EXAMPLE = {"independent": [(1 + i % 100) / 100 for i in range(2000)], "dependent": [0.01] * 100, "n_permutations": 99}
 
 
+I1 = ROWS[IDS.index("I1")]
+
+
+def judged_i1(row=I1):
+    return claims.verdict(row, {"example_one": EXAMPLE}, "default")
+
+
 @pytest.fixture
 def store(tmp_path):
-    """Results of two experiments: units of a pair, and measurements by which I1 holds."""
+    """Results of two experiments: units of a pair, and a judgement by which I1 holds."""
     store = Results(tmp_path)
     keys = [Results.key(block=block) for block in range(2)]
     for block, key in enumerate(keys):
@@ -128,13 +138,7 @@ def store(tmp_path):
     pair = {"a": "a", "b": "b", "statistic": "phi_u", "dependent": False, "siblings": False, "error": None}
     kept = [
         {"name": "llama_tree", "pairs": [pair | {"keys": keys}], "measurements": {"chain_of_trees": []}},
-        # a parameter of the notebook may have the name of a bar
-        {
-            "name": "exchangeability",
-            "pairs": [],
-            "parameters": {"smallest": 7},
-            "measurements": {"example_one": EXAMPLE},
-        },
+        {"name": "exchangeability", "pairs": [], "measurements": {}, "judgements": {"I1": asdict(judged_i1())}},
     ]
     for experiment in kept:
         store.put_experiment(experiment["name"], {"profile": "default", **experiment})
@@ -173,6 +177,8 @@ def test_a_rule_settled_after_a_look_is_told(store, monkeypatch):
     planted["same_records"] = ["I8", "I9"]
     rows = [row | planted if row["id"] in ("I1", "I2") else row for row in ROWS]
     monkeypatch.setattr(claims, "load_claims", lambda: rows)
+    kept = {"I1": asdict(judged_i1(next(row for row in rows if row["id"] == "I1")))}
+    store.put_experiment("exchangeability", store.experiment("exchangeability") | {"judgements": kept})
     judged = {row["id"]: row for row in claims.evaluate(store)}
     assert judged["I1"]["status"] == "holds_post_hoc"
     assert (judged["I1"]["rule"], judged["I1"]["date"]) == ("the bar is -30", "2026-05-01")
@@ -199,20 +205,21 @@ def test_units_of_another_version_are_not_judged(store):
     """A statistic aggregates a detail that its older units lack."""
     for path in (store.root / "units").rglob("*.json"):
         path.write_text(json.dumps(UNIT | {"block": 0, "log10_p": -1.0, "detail": {}}))
-    row = next(row for row in claims.evaluate(store) if row["id"] == "I4")
-    assert row["status"] == "not run"
-    assert row["why"] == "its records are those of another version: run its page again"
+    with pytest.raises(OldRecordsError, match="those of another version: run its page again"):
+        _ = Evidence(store.experiment("llama_tree"), store).pairs
 
 
-def test_records_of_another_version_are_not_judged(tmp_path):
-    """Fields that the chapter no longer measures: the claim says what to run, and the command goes on."""
-    experiment = {"name": "model_diff", "profile": "default", "pairs": [], "measurements": {"domains": {"old": 1}}}
-    store = Results(tmp_path)
-    store.put_experiment("model_diff", experiment)
-    rows = {row["id"]: row for row in claims.evaluate(store)}
-    assert rows["D10"]["status"] == rows["D8"]["status"] == "not run"
-    assert rows["D10"]["why"] == "its records are those of another version: run its page again"
-    assert rows["D8"]["why"] == "its page kept no such record: missing a required argument: 'capability'"
+def test_records_of_another_version_are_not_judged():
+    """Fields that the chapter no longer measures: the claim says what to run, and the page goes on."""
+    row = ROWS[IDS.index("D10")]
+    judged = claims.verdict(row, {"domains": {"old": 1}}, "default")
+    assert (judged.status, judged.why) == ("not run", "its records are those of another version: run its page again")
+
+
+def test_a_page_that_lacks_a_record_stops():
+    """It is no claim that was not run, but a page that calls its function wrongly."""
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'capability'"):
+        claims.verdict(ROWS[IDS.index("D8")], {}, "default")
 
 
 def test_the_scoreboard_shows_what_the_page_judged(store):

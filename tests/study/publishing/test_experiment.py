@@ -11,7 +11,7 @@ import provlab
 from provlab import machine, provenance
 from provlab.errors import InputError, ParameterError
 from provlab_study.exchangeability.predicates import permtest_uniform
-from provlab_study.publishing.evidence import Evidence, OldRecordsError
+from provlab_study.publishing.evidence import OldRecordsError, read
 from provlab_study.publishing.experiment import INJECTED, STUDY_RUN, Footer, begin
 from provlab_study.publishing.judgement import truth
 from provlab_study.publishing.results import Results
@@ -134,11 +134,10 @@ def test_measure_keeps_a_dataclass_by_its_fields():
     run = begin("tree", namespace())
     run.measure("shares", [Share("a", np.array([0.5, 1.0]))])
     assert run.measurements == {"shares": [{"of": "a", "values": [0.5, 1.0]}]}
-    evidence = Evidence({"name": "tree", "measurements": run.measurements}, run.store)
-    assert evidence.records("shares", Share) == [Share("a", [0.5, 1.0])]
+    assert read(Share, run.measurements["shares"]) == [Share("a", [0.5, 1.0])]
     run.measurements["shares"][0].pop("of")  # a predicate and a notebook that know different rows
     with pytest.raises(OldRecordsError, match="those of another version: run its page again"):
-        evidence.records("shares", Share)
+        read(Share, run.measurements["shares"])
 
 
 # Judging -------------------------------------------------------------------------------------------------------------
