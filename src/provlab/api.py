@@ -18,7 +18,7 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, Family, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
-from provlab.statistics.flaws import ORDER_FREE, SPREAD
+from provlab.statistics.flaws import ORDER_FREE
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -48,9 +48,9 @@ def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
 
 
 def _units_may_be_spread(opened: OpenedModels) -> bool:
-    """Whether one model with gates has so many more hidden units that each may be a part of one of the other's.
+    """Whether one model with gates has more hidden units, so that those that matter may each be a part of the other's.
 
-    phi_MATCH pairs units one to one, and could not see it (`provlab.statistics.flaws.SPREAD`).
+    phi_MATCH pairs units one to one, and could not see it. How many matter is not known before the models are run.
     """
     counts = []
     for model in opened.models.values():
@@ -59,7 +59,7 @@ def _units_may_be_spread(opened: OpenedModels) -> bool:
             return False
         mlps = [len(anatomy.mlps(block)) for block in range(anatomy.n_blocks)]
         counts.append(anatomy.mlp_width * max(mlps, default=1))
-    return max(counts) > SPREAD * min(counts)
+    return max(counts) > min(counts)
 
 
 def compare(
@@ -85,8 +85,8 @@ def compare(
     a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
     statistics : sequence of str, optional
-        Registered names; the default set otherwise, with phi_anchor where one model has more than 1.5 times as many
-        hidden units. One that does not apply to the pair, or fails, becomes a row with the reason.
+        Registered names; the default set otherwise, with phi_anchor where one model has more hidden units.
+        One that does not apply to the pair, or fails, becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
     primary : str, optional
