@@ -32,8 +32,11 @@ def with_text(options: Options, names: Sequence[str], text: str | None) -> Optio
     return replace(options, text=text or "")
 
 
-def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
-    """What a report says of each model, and what decides which statistics could read it."""
+def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, Any], ...]:
+    """What a report says of each model, and what decides which statistics could read it.
+
+    Where ids were `lent`, a model without a tokenizer was given those of another, or random ones.
+    """
     return tuple(
         describe(source, model.checkpoint)
         | {
@@ -43,6 +46,7 @@ def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
             "gated": model.anatomy.has("gate") or model.anatomy.has("gate.0"),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
+        | ({"lent_ids": model.checkpoint.tokenizer_digest is None} if lent else {})
         for source, model in opened.models.items()
     )
 
@@ -131,7 +135,8 @@ def compare(
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
-    if statistics is None and not until_settled and _units_may_be_spread(opened):  # known before any test is made
+    whole = options.units is None and not until_settled
+    if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]
     options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
     if until_settled:
@@ -155,8 +160,5 @@ def compare(
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
         scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]
-    models = described(opened)
-    if options.shared is not None:  # the text's tokens were brought together
-        for entry, model in zip(models, opened.models.values(), strict=True):
-            entry["lent_ids"] = model.checkpoint.tokenizer_digest is None
+    models = described(opened, lent=options.shared is not None)  # the text's tokens were brought together
     return Comparison(models, tuple(records), options, primary, fdr)

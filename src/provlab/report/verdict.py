@@ -265,10 +265,16 @@ class Verdict:
                 f"rejects: {tests} ({words}). These figures are descriptive: they accuse nobody, and where they stand "
                 "nobody is acquitted."
             )
+        if unread := self._evidence.unread:
+            sentences.append(
+                f"{'Moreover, nothing' if alike else 'Independence could not be tested: nothing'} shows that "
+                f"{' and '.join(unread)} read a text. {_nonsense(unread)} A copy whose tokens were numbered otherwise, "
+                "and whose tokenizer was left out, looks like this; add the tokenizer to its folder."
+            )
         if self._evidence.silent:
             several = len(self._tested) > 1
             does = f"Independence could not be tested: {tests} ({words}) {'do' if several else 'does'} not reject, and"
-            does = "Moreover," if alike else does
+            does = "Moreover," if alike or unread else does
             could = [name for name in self._tested if name in self._evidence.able]
             ways = "; ".join(
                 f"{flaw.what} (from {_names([n for n in could if n in flaw.fooled])})"
@@ -283,7 +289,7 @@ class Verdict:
             ]
         if self._small:
             sentences.append(f"Not corrected, {_names(self._small)} would reject.")
-        if advice := self._advised([*flaws.STANDING, *flaws.ORDER_FREE]):
+        if not unread and (advice := self._advised([*flaws.STANDING, *flaws.ORDER_FREE])):
             sentences.append(f"Not asked for, and may test it: {_names(advice)}.")
         return [*sentences, *self._described()]
 
@@ -461,6 +467,18 @@ def _by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for name, reason in pairs:
         grouped.setdefault(reason, []).append(name)
     return grouped
+
+
+def _nonsense(unread: Mapping[str, tuple[float, float] | None]) -> str:
+    """Say how far models are from knowing the ids that they were lent."""
+    measured = [
+        f"{losses[0]:.2f} nats a token by {name}, and {losses[1]:.2f} by the frequencies of the tokens alone"
+        for name, losses in unread.items()
+        if losses
+    ]
+    if not measured:
+        return "phi_jsd would measure by its loss whether the ids mean the same to it, and has not."
+    return f"The loss is {'; '.join(measured)}."
 
 
 def _names(names: Iterable[str]) -> str:
