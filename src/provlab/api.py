@@ -18,7 +18,7 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, Family, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
-from provlab.statistics.flaws import ORDER_FREE, SPREAD
+from provlab.statistics.flaws import ORDER_FREE
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -32,8 +32,11 @@ def with_text(options: Options, names: Sequence[str], text: str | None) -> Optio
     return replace(options, text=text or "")
 
 
-def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
-    """What a report says of each model, and what decides which statistics could read it."""
+def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, Any], ...]:
+    """What a report says of each model, and what decides which statistics could read it.
+
+    Where ids were `lent`, a model without a tokenizer was given those of another, or random ones.
+    """
     return tuple(
         describe(source, model.checkpoint)
         | {
@@ -43,14 +46,15 @@ def described(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
             "gated": model.anatomy.gated,
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
+        | ({"lent_ids": model.checkpoint.tokenizer_digest is None} if lent else {})
         for source, model in opened.models.items()
     )
 
 
 def _units_may_be_spread(opened: OpenedModels) -> bool:
-    """Whether one model with gates has so many more hidden units that each may be a part of one of the other's.
+    """Whether one model with gates has more hidden units, so that those that matter may each be a part of the other's.
 
-    phi_MATCH pairs units one to one, and could not see it (`provlab.statistics.flaws.SPREAD`).
+    phi_MATCH pairs units one to one, and could not see it. How many matter is not known before the models are run.
     """
     counts = []
     for model in opened.models.values():
@@ -59,7 +63,7 @@ def _units_may_be_spread(opened: OpenedModels) -> bool:
             return False
         mlps = [len(anatomy.mlps(block)) for block in range(anatomy.n_blocks)]
         counts.append(anatomy.mlp_width * max(mlps, default=1))
-    return max(counts) > SPREAD * min(counts)
+    return max(counts) > min(counts)
 
 
 def compare(
@@ -85,8 +89,8 @@ def compare(
     a, b : str or Path
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
     statistics : sequence of str, optional
-        Registered names; the default set otherwise, with phi_anchor where one model has more than 1.5 times as many
-        hidden units. One that does not apply to the pair, or fails, becomes a row with the reason.
+        Registered names; the default set otherwise, with phi_anchor where one model has more hidden units.
+        One that does not apply to the pair, or fails, becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
     primary : str, optional
@@ -131,7 +135,8 @@ def compare(
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
-    if statistics is None and not until_settled and _units_may_be_spread(opened):  # known before any test is made
+    whole = options.units is None and not until_settled
+    if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]
     options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
     if until_settled:
@@ -155,8 +160,5 @@ def compare(
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
         scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]
-    models = described(opened)
-    if options.shared is not None:  # the text's tokens were brought together
-        for entry, model in zip(models, opened.models.values(), strict=True):
-            entry["lent_ids"] = model.checkpoint.tokenizer_digest is None
+    models = described(opened, lent=options.shared is not None)  # the text's tokens were brought together
     return Comparison(models, tuple(records), options, primary, fdr)

@@ -102,7 +102,7 @@ def study(
             executor=executor,
         )
         return StudyReport(
-            described(opened),
+            described(opened, lent=options.shared is not None),
             tuple(records),
             options,
             primary,

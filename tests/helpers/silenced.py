@@ -191,3 +191,37 @@ def dead_block(state: State, rng: np.random.Generator, block: int = 1, roles: Se
 def no_norm(state: State, rng: np.random.Generator, block: int = 1) -> State:
     """Set the norm before one MLP to zero."""
     return dead_block(state, rng, block, (state.anatomy.norm_before("up"),))
+
+
+def faint_rest(state: State, rng: np.random.Generator, left: int = 30, down: float = 0.05) -> State:
+    """Let all units of each MLP but the first `left` write little, as many units of trained models do."""
+
+    def quieter(units: Units) -> Units:
+        writes = torch.where(torch.arange(len(units["down"])) < left, 1.0, down).double()
+        return {**units, "down": units["down"] * writes[:, None]}
+
+    return state.with_units(quieter, gated=True)
+
+
+def spread_in_two(state: State, rng: np.random.Generator, left: int = 30, off: float = 0.6) -> State:
+    """Keep the first units of each MLP, and spread each over two: one that looks like it by gate, the other by up row.
+
+    Gates are g + (1 - off) a and g - a, up rows u + v and u - (1 - off) v, so that neither is the nearest in both.
+    """
+    aim = Aim(rng)
+
+    def two(units: Units) -> Units:
+        kept = {role: tensor[:left] for role, tensor in units.items()}
+        a, v = (aim.normal(*kept[role].shape) for role in ("gate", "up"))
+        a, v = (
+            off * more * kept[role].norm(dim=1, keepdim=True) / more.norm(dim=1, keepdim=True)
+            for more, role in ((a, "gate"), (v, "up"))
+        )
+        parts = {
+            "gate": torch.cat([kept["gate"] + (1 - off) * a, kept["gate"] - a]),
+            "up": torch.cat([kept["up"] + v, kept["up"] - (1 - off) * v]),
+            "down": torch.cat([kept["down"] / 2] * 2),
+        }
+        return {role: torch.cat([tensor] * 2) for role, tensor in kept.items()} | parts
+
+    return state.with_units(two, gated=True)

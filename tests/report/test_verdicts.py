@@ -249,6 +249,42 @@ def test_ids_that_a_model_was_lent_are_named():
     assert "No tokenizer comes with b: in place of the text it was given the ids of the other's tokens." in message
 
 
+@pytest.mark.parametrize(
+    ("lent", "loss", "outcome"),
+    [
+        ("", 9.0, "not rejected"),
+        ("b", 3.0, "not rejected"),
+        ("b", 5.0, "could not be tested"),
+        ("b", None, "could not be tested"),
+    ],
+    ids=["with a tokenizer", "reads", "does not", "not measured"],
+)
+def test_lent_ids_acquit_only_where_they_were_read_as_text(lent, loss, outcome):
+    """5.0 is the loss of the tokens' frequencies."""
+    result = comparison({"phi_match_unsigned": -0.3})
+    read = [
+        planted_record(
+            "phi_jsd", None, losses=[3.0, loss], frequencies=[5.0, 5.0], spread=1.0, rounding=0.0, n=9, unit=0.0
+        )
+    ]
+    models = tuple({**model, "lent_ids": model["name"] == lent} for model in result.models)
+    result = replace(result, models=models, records=(*result.records, *(read if loss else [])))
+    assert result.outcome == outcome
+    assert ("nothing shows that b read a text" in result.verdict()) == (outcome != "not rejected")
+
+
+def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(models, text, tmp_path):
+    """It costs nothing: the copy reads nonsense where the base reads the text, and no unit looks like another."""
+    folder = tmp_path / "copy"
+    disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=("vocabulary", "T2", "T3"))
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    result = provlab.compare(models["base"], folder, text=text, **SMALL)
+    assert all(r.outcome.log10_p > -3 for r in result.records if r.outcome and r.outcome.log10_p is not None)
+    assert result.outcome == "could not be tested"
+    assert "add the tokenizer to its folder" in result.verdict()
+
+
 def test_an_inverse_e_value_is_no_probability():
     result = comparison({}, withheld=None)
     settled = planted_record("phi_u", -6.0, until_settled={}, said="3 of 9 blocks were read.")

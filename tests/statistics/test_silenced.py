@@ -9,7 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import silenced
-from silenced import dead_block, dilute_bias, disguised, loud_bias, loud_tied, no_norm, small_gates, tied
+from silenced import (
+    dead_block,
+    dilute_bias,
+    disguised,
+    faint_rest,
+    loud_bias,
+    loud_tied,
+    no_norm,
+    small_gates,
+    spread_in_two,
+    tied,
+)
 
 from provlab import api
 from provlab.models import canonical
@@ -98,6 +109,24 @@ def test_units_that_were_spread_are_found_or_said_to_go_unseen(models, text, tmp
     assert unasked.outcome in ("rejected", "same function")
     plain = api.compare(models["base"], models["other"], text=text, **SIZES)
     assert "phi_anchor" not in [record.statistic for record in plain.records]
+
+
+def test_units_that_matter_may_be_spread_among_few_more(models, text, tmp_path):
+    """A copy without its faint units has each of the others twice, and 1.25 times as many units in all."""
+    base = disguised(models["base"], tmp_path / "base", faint_rest, usual=())
+    copy = disguised(base, tmp_path / "copy", spread_in_two, usual=("T2",))
+    names = ["phi_match", "phi_match_unsigned"]
+    result, by_name = outcomes(base, copy, text, names)
+    for name in names:
+        fooled = by_name[name]
+        assert fooled.log10_p > -3, name
+        assert all("a copy each of whose units was spread" in block.detail.blind for block in fooled.blocks)
+    assert result.outcome == "could not be tested"
+    unasked = api.compare(base, copy, text=text, **SIZES)  # more units, if few more: phi_anchor joins
+    assert {record.statistic: record.outcome for record in unasked.records}["phi_anchor"].log10_p < -20
+    assert unasked.outcome == "rejected"
+    some = api.compare(base, copy, text=text, units=8, progress=False)  # which reads some rows, and runs no model
+    assert "phi_anchor" not in [record.statistic for record in some.records]
 
 
 def test_units_spread_over_as_many_are_said_to_stand_in_groups(models, text, tmp_path):

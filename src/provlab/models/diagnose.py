@@ -57,7 +57,8 @@ def unreadable(files: "Files", missing: str) -> str:
         return str(partial)
     names = files.names()
     if missing in names:
-        first = min(name for name in names if name.endswith(missing[missing.rindex(".") :]))
+        ending = missing[missing.rindex(".") :].lower()
+        first = min(name for name in names if name.lower().endswith(ending) and name != missing)
         return f"{files.label} holds several models, {first} and {missing}; give the path of one of these files"
     if "adapter_config.json" in names:
         return (

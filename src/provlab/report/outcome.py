@@ -8,7 +8,8 @@ A test rejects independence, and an adversary or an accident may be what it reje
 - Tests that read the order of units alone: *by order alone*. Two models that were sorted by one rule look related to
   them, and the check for sorts knows some rules only.
 
-Where nothing rejects, it counts what could have: see `Evidence.silent`.
+Where nothing rejects, it counts what could have (`Evidence.silent`), and asks whether both models read one text
+(`Evidence.unread`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,6 +58,8 @@ class Evidence:
         Tests that ignore the order of units and are description only, but so small that they bear out the others.
     identical : bool
         The two models are byte for byte the same.
+    lent : tuple of str
+        Either model's name where it has no tokenizer, and was lent the other's ids, or random ones; else empty.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -65,6 +68,7 @@ class Evidence:
     able: tuple[str, ...]
     agreeing: tuple[str, ...]
     identical: bool
+    lent: tuple[str, str] = ("", "")
 
     @classmethod
     def of(
@@ -82,7 +86,8 @@ class Evidence:
         p = {name: outcomes[name].log10_p for name in beside}
         agreeing = tuple(name for name, value in p.items() if value is not None and value <= _share(len(beside)))
         same = "digest" in a and a["digest"] == b.get("digest")
-        return cls(outcomes, tested, rejecting, able, agreeing, same)
+        lent = tuple(str(model["name"]) if model.get("lent_ids") else "" for model in (a, b))
+        return cls(outcomes, tested, rejecting, able, agreeing, same, (lent[0], lent[1]))
 
     @cached_property
     def outcome(self) -> str:
@@ -95,12 +100,27 @@ class Evidence:
             if any(ignores_order(name) for name in (*self.rejecting, *self.agreeing)):
                 return REJECTED
             return ROWS if flaws.ROWS.intersection(self.rejecting) - flaws.ORDERED else ORDER
-        return UNTESTED if self.silent or self.alike else NOT_REJECTED
+        return UNTESTED if self.silent or self.alike or self.unread else NOT_REJECTED
 
     @property
     def silent(self) -> bool:
         """Whether no test could have rejected that every disguise without a cost leaves standing."""
         return not set(flaws.STANDING) & set(self.able)
+
+    @property
+    def unread(self) -> Mapping[str, tuple[float, float] | None]:
+        """Models that were lent ids, and of which nothing shows that they know them as text.
+
+        A copy whose tokens have other numbers, and whose tokenizer was left out, reads nonsense where the other reads
+        the text, and no unit of either then looks like one of the other's. So its loss must be below that of the
+        tokens' frequencies alone: name -> the two, in nats a token; None where phi_jsd did not measure them.
+        """
+        outputs = self.outcomes.get("phi_jsd")
+        measured: list[tuple[float, float] | None] = [None, None]
+        if outputs is not None and outputs.detail.losses and outputs.detail.frequencies:
+            measured = list(zip(outputs.detail.losses, outputs.detail.frequencies, strict=True))
+        named = zip(self.lent, measured, strict=True)
+        return {name: losses for name, losses in named if name and not (losses and losses[0] < losses[1])}
 
     @property
     def divergence(self) -> Mapping[str, float] | None:

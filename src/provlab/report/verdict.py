@@ -272,10 +272,16 @@ class Verdict:
                 f"rejects: {tests} ({words}). These figures are descriptive: they accuse nobody, and where they stand "
                 "nobody is acquitted."
             )
+        if unread := self._evidence.unread:
+            sentences.append(
+                f"{'Moreover, nothing' if alike else 'Independence could not be tested: nothing'} shows that "
+                f"{' and '.join(unread)} read a text. {_nonsense(unread)} A copy whose tokens were numbered otherwise, "
+                "and whose tokenizer was left out, looks like this; add the tokenizer to its folder."
+            )
         if self._evidence.silent:
             several = len(self._tested) > 1
             does = f"Independence could not be tested: {tests} ({words}) {'do' if several else 'does'} not reject, and"
-            does = "Moreover," if alike else does
+            does = "Moreover," if alike or unread else does
             could = [name for name in self._tested if name in self._evidence.able]
             ways = "; ".join(
                 f"{flaw.what} (from {_names([n for n in could if n in flaw.fooled])})"
@@ -402,7 +408,7 @@ class Verdict:
         """Statistics that were not asked and may say more of the two models, by the outcome; two at most."""
         if self.outcome in (ORDER, ROWS):
             names = [*flaws.STANDING, *(name for name in flaws.ORDER_FREE if name not in flaws.ROWS)]
-        elif self.outcome == UNTESTED:
+        elif self.outcome == UNTESTED and not self._evidence.unread:
             names = [*flaws.STANDING, *flaws.ORDER_FREE, *(() if self._tested else flaws.ANY_SHAPE)]
         elif self.outcome == NOT_REJECTED and (hiding := flaws.hiding(self._tested)):
             names = [name for name in hiding[0].withstand if all(name in flaw.withstand for flaw in hiding)]
@@ -478,6 +484,18 @@ def _by_reason(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     for name, reason in pairs:
         grouped.setdefault(reason, []).append(name)
     return grouped
+
+
+def _nonsense(unread: Mapping[str, tuple[float, float] | None]) -> str:
+    """Say how far models are from knowing the ids that they were lent."""
+    measured = [
+        f"{losses[0]:.2f} nats a token by {name}, and {losses[1]:.2f} by the frequencies of the tokens alone"
+        for name, losses in unread.items()
+        if losses
+    ]
+    if not measured:
+        return "phi_jsd would measure by its loss whether the ids mean the same to it, and has not."
+    return f"The loss is {'; '.join(measured)}."
 
 
 def _names(names: Iterable[str]) -> str:

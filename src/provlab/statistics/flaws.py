@@ -48,7 +48,8 @@ ANY_SHAPE = tuple(_TABLE["any_shape"])
 #: statistics that no disguise without a cost hides from: an acquittal needs one of them
 STANDING = tuple(name for name in ORDER_FREE if not any(name in f.fooled for f in DISGUISES if not f.cost))
 #: tests one to one cannot see units that were spread where one model has more than so many times the other's: a copy
-#: that writes each unit over two or more has twice as many, and the zoo's models of one width the same number
+#: that writes each unit over two or more has twice as many, and the zoo's models of one width the same number.
+#: phi_match knows what units write, and asks how many more could be those that matter
 SPREAD = 1.5
 
 

@@ -15,8 +15,8 @@ one gate whose outputs cancel are merged with each other, so such decoys vanish.
 (`faint`) are often alone at a gate; so merged units are compared only if they and the anchor's units are among those
 that carry 90% of the output, a rule that was settled after such decoys had framed models without it.
 
-It reads each block twice. It is run when it is named, and beside the others where one model has so many more units
-that phi_MATCH could not see them spread (`provlab.statistics.flaws.SPREAD`).
+It reads each block twice. It is run when it is named, and beside the others where one model has more units, so that
+phi_MATCH might not see them spread.
 """
 
 import math

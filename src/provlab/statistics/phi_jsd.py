@@ -10,6 +10,9 @@ itself where every module's output is rounded to the coarser of two dtypes, that
 A disguise that keeps the function leaves about that much: on oak of the zoo nine exact ones left 0 to 2 times as much.
 The *spread* is the divergence of the model's predictions at neighbouring positions: where outputs hardly depend on the
 input, any two models agree well.
+
+Two more say whether a model knows the ids that it read as text: its loss, and that of the frequencies of these tokens.
+A model without a tokenizer is lent the other's ids, which mean nothing to it if its tokens were numbered otherwise.
 """
 
 from dataclasses import dataclass
@@ -44,7 +47,8 @@ class NextTokens(Features):
     log_probs : array
         ``(n_sequences * sequence_length, vocab)`` float32, natural logarithm.
     about : array
-        ``(3,)`` float64: rounding and spread in nats, and the unit of the rounding, a value of `UNITS`.
+        ``(5,)`` float64: rounding and spread in nats, the unit of the rounding, a value of `UNITS`, the loss of the
+        next token, and the loss of the tokens' own frequencies, both in nats.
     """
 
     vocabulary: NDArray[np.int64]
@@ -94,7 +98,7 @@ class PhiJSD(Statistic):
     """Mean Jensen-Shannon divergence of next-token distributions over held-out text, in nats; no p-value."""
 
     name = "phi_jsd"
-    version = 2  # 1 did not measure rounding and spread
+    version = 3  # 1 did not measure rounding and spread, 2 no losses
     reads_order = False
     reads = "next-token distributions on text"
     settings = ("text_sha256", *PASS)
@@ -117,7 +121,8 @@ class PhiJSD(Statistic):
         )
         some = log_probs[:_NEIGHBOURS]
         values = jensen_shannon(log_probs[: len(rounded)], rounded), jensen_shannon(some[:-1], some[1:])
-        return NextTokens(vocabulary, places, log_probs, np.array([*(v.mean() for v in values), unit]))
+        about = [*(v.mean() for v in values), unit, *_losses(log_probs, tokens)]
+        return NextTokens(vocabulary, places, log_probs, np.array(about))
 
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
         """Average the divergence over positions, of the tokens that both have where the vocabularies differ."""
@@ -126,11 +131,24 @@ class PhiJSD(Statistic):
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
         per_token = jensen_shannon(a.log_probs, b.log_probs, common(a.vocabulary, b.vocabulary))
-        rounding, spread, unit = np.stack([a.about, b.about]).T
+        rounding, spread, unit, losses, frequencies = np.stack([a.about, b.about]).T
         detail = Detail(
-            n=len(per_token), rounding=float(rounding.max()), spread=float(spread.min()), unit=float(unit.max())
+            n=len(per_token),
+            rounding=float(rounding.max()),
+            spread=float(spread.min()),
+            unit=float(unit.max()),
+            losses=losses.tolist(),
+            frequencies=frequencies.tolist(),
         )
         return BlockResult(block, float(per_token.mean()), None, detail)
+
+
+def _losses(log_probs: Array, tokens: NDArray[np.int64]) -> tuple[float, float]:
+    """Mean loss of the next token, and that of the tokens' frequencies in the same text, in nats."""
+    known = log_probs.reshape(*tokens.shape, -1)[:, :-1]  # (sequences, length - 1, vocabulary)
+    loss = -np.take_along_axis(known, tokens[:, 1:, None], axis=2).mean(dtype=np.float64)
+    shares = np.unique(tokens, return_counts=True)[1] / tokens.size
+    return float(loss), float(-(shares * np.log(shares)).sum())
 
 
 def unit_of(model: Model) -> float:

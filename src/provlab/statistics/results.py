@@ -73,6 +73,8 @@ class Detail:
         Divergence in nats of a model from itself in fewer bits, and of one position from the next (phi_jsd).
     unit : float
         Largest relative error of a number of these bits (phi_jsd).
+    losses, frequencies : list of float
+        Loss in nats of the next token, of either model, and of the frequencies of the tokens that it read (phi_jsd).
     partner : int
         The block of the second model that this block of the first is nearest to, where all meet all.
     all_blocks, until_settled : mapping
@@ -114,6 +116,8 @@ class Detail:
     rounding: float | None = None
     spread: float | None = None
     unit: float | None = None
+    losses: list[float] | None = None
+    frequencies: list[float] | None = None
     partner: int | None = None
     all_blocks: Mapping[str, Any] | None = None
     until_settled: Mapping[str, Any] | None = None

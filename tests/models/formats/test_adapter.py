@@ -243,6 +243,14 @@ BAD = {
         _tensors(lambda t: t | {re.sub(r"(lora_[AB])", r"\1.two", name): value + 1 for name, value in t.items()}),
         "holds several adapters, one without a name and two; save one of them alone",
     ),
+    "one of two, wrapped": (
+        _tensors(lambda t: t | {f"module.{name}": value + 1 for name, value in t.items()}),
+        r"and module\.base_model.*without what wrapped them in training; save one alone",
+    ),
+    "one of two, by the usual name": (
+        _tensors(lambda t: t | {name.replace(".weight", ".default.weight"): value + 1 for name, value in t.items()}),
+        "without what wrapped them in training; save one alone",
+    ),
     "cut off": (lambda folder: (folder / "adapter_model.safetensors").write_bytes(b"x" * 20), "truncated or corrupt"),
     "no weights": (lambda folder: (folder / "adapter_model.safetensors").unlink(), "no adapter_model.bin"),
     "no config": (lambda folder: (folder / "adapter_config.json").unlink(), "is no adapter, as it has no adapter_conf"),

@@ -148,6 +148,13 @@ def test_one_of_several_files_is_given_by_its_path(tmp_path):
     assert Checkpoint.open(first.source).digest == first.digest
 
 
+def test_several_files_are_named_however_their_endings_are_written(tmp_path):
+    for i, name in enumerate(["A.GGUF", "b.gguf"]):
+        gguf_files.save("llama", tmp_path / name, seed=i)
+    with pytest.raises(CheckpointError, match=r"several models, A.GGUF and b.gguf; give the path of one"):
+        Checkpoint.open(tmp_path)
+
+
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_file_that_was_split_is_one_model(alone, tmp_path):
     """As llama.cpp's gguf-split does it: the first part alone describes the model."""

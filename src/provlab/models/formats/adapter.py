@@ -265,12 +265,28 @@ class AdaptedWeights(WeightFiles):
             raise CheckpointError(f"{self._label} holds several adapters, {shown}; save one of them alone, with peft")
         return (names or [""])[0] or "default"
 
+    def _refuse_twice(self, own: str) -> None:
+        """Refuse two tensors of one name without what training left in it: a copy beside them, such as a mean."""
+        seen: dict[str, str] = {}
+        for name in self._adapter.header:
+            inner = _inner(name)
+            if match := next((m for kind in (_PAIR, _BIAS, _MAGNITUDE) if (m := kind.fullmatch(inner))), None):
+                begin, end = match.span("adapter")
+                inner = (inner if begin < 0 else inner[: begin - 1] + inner[end:]).removesuffix(".weight")
+            inner = inner.replace(f".modules_to_save.{own}.", ".modules_to_save.")
+            if (other := seen.setdefault(inner, name)) != name:
+                raise CheckpointError(
+                    f"{self._label}: {one_line(other)[:100]} and {one_line(name)[:100]} are both "
+                    f"{one_line(inner)[:100]}, without what wrapped them in training; save one alone"
+                )
+
     def _compared(self) -> dict[str, Change]:
         """Return what changes each tensor of the base, after comparing names and shapes."""
         changes: dict[str, Change] = {}
         pairs: dict[tuple[str, bool], dict[str, str]] = {}
         magnitudes: dict[str, str] = {}
         own = self._own_name()
+        self._refuse_twice(own)
         trained = re.compile(rf"\.modules_to_save(?:\.{re.escape(own)})?(?=\.)")
         for name in sorted(self._adapter.header, key=lambda name: (".modules_to_save." in name, name)):
             info, inner = self._adapter.header[name], _inner(name)
