@@ -23,10 +23,13 @@ from numpy.typing import NDArray
 
 from provlab import provenance
 from provlab.attest import fingerprint, kin
+from provlab.engine.sequential import independent
 from provlab.errors import NotComparableError, NoUnitsError
-from provlab.inference import pvalues
+from provlab.inference import evalues, pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
+from provlab.report.family import LEVEL
+from provlab.report.outcome import ORDER, REJECTED, Evidence
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Options
@@ -167,6 +170,13 @@ def dead(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, M
     return a, b
 
 
+def bridging(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
+    """A model, and the mean of two others: a bridge between families of which the first is in neither."""
+    a, b = two(shape, rng)
+    c = drawn(shape, rng)
+    return a, Mlps(*((x + y) / 2 for x, y in ((b.gate, c.gate), (b.up, c.up), (b.down, c.down))))
+
+
 def with_added(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[Mlps, Mlps]:
     """Each has 32 more tokens after training, drawn from one seed."""
     models = two(shape, rng)
@@ -203,6 +213,7 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
         for rule in (by_length, by_component, by_activity)
     },
     "dead": dead,
+    "bridge": bridging,
     **{
         f"sorted-{name}": lambda shape, rng, rule=rule: tuple(  # type: ignore[misc]
             model.ordered(lambda rows: np.argsort(rule(rows))) for model in two(shape, rng)
@@ -353,22 +364,57 @@ def tables(a: Mlps, b: Mlps, rng: np.random.Generator) -> list[NDArray[np.float3
     return [np.vstack(pair).astype(np.float32) for pair in zip(unit, more, strict=True)]
 
 
-#: tests of hidden units in any order, which alone make `provlab compare` say *rejected*, and tests beside them
-FREE, BESIDE = ("phi_match", "phi_match_unsigned"), ("phi_u", "phi_h", "phi_unseen")
+#: the default tests but phi_l2, which takes longest: by Holm, a test less makes the others reject more often
+DEFAULT = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_unseen")
 
 
-def by_verdict(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
-    """The level at which `provlab compare` says *rejected*, of all blocks or of the first alone.
+def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
+    """The level from which `provlab compare` says *rejected*, and the one from which it says that or *by order alone*.
 
-    By Holm over the default tests but phi_l2, which takes longest: a test less makes the others reject more often.
+    The words are those of `provlab.report.outcome` for the tests that reject, by Holm, at each level.
     """
+    given = {test: value for test, value in p.items() if value is not None}
+    if not given:
+        return [None, None]
+    adjusted = dict(zip(given, pvalues.holm(np.array([*given.values()])).tolist(), strict=True))
+    words = {
+        level: Evidence(
+            {}, (*given,), tuple(t for t, q in adjusted.items() if q <= level), (*given,), (), False
+        ).outcome
+        for level in adjusted.values()
+    }
+    return [
+        min((level for level, word in words.items() if word in accusing), default=0.0)
+        for accusing in ((REJECTED,), (REJECTED, ORDER))
+    ]
+
+
+def by_verdict(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[float | None]:
+    """`smallest_levels` of all blocks, or of the first alone (``--blocks 0``)."""
     if name == "compare_block":
         a, b = (replace(model, gate=model.gate[:1], up=model.up[:1], down=model.down[:1]) for model in (a, b))
-    tested = {test: STATISTICS[test](a, b, rng) for test in (*FREE, *BESIDE)}
-    p = {test: value for test, value in tested.items() if value is not None}
-    adjusted = dict(zip(p, pvalues.holm(np.array([*p.values()])).tolist(), strict=True))
-    free = [adjusted[test] for test in FREE if test in adjusted]
-    return min(free) if free else None
+    return smallest_levels({test: STATISTICS[test](a, b, rng) for test in DEFAULT})
+
+
+def by_units(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[float | None]:
+    """`smallest_levels` of the first half of each block's units (``--units``), which phi_U alone reads."""
+    n = a.up.shape[1] // 2
+    a, b = (replace(m, gate=m.gate[:, :n], up=m.up[:, :n], down=m.down[:, :n]) for m in (a, b))
+    return smallest_levels({"phi_u": by_order("phi_u", a, b, rng)})
+
+
+def by_settling(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[float | None]:
+    """`smallest_levels` of phi_U of one block after the other until their e-values reject (``--until-settled``)."""
+    results: list[BlockResult] = []
+    for block in rng.permutation(len(a.up)).tolist():
+        rows = [
+            OrderedRows.of(living_rows(m.up[block].astype(np.float32), name="up")[0], called="up rows") for m in (a, b)
+        ]
+        results.append(correlation_with_identity(*rows, block, int(rng.integers(2**31))))
+        p = evalues.anytime_log10_p(independent(results))
+        if p <= np.log10(LEVEL):
+            break
+    return smallest_levels({"phi_u": None if get("phi_u").outcome(results).detail.withheld else p})
 
 
 def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
@@ -401,56 +447,73 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
         (by_activations, ("phi_match", "phi_match_unsigned", "phi_anchor")),
         (by_embeddings, ("phi_unseen",)),
         (by_shelf, ("identify", "identify_kin")),
-        (by_verdict, ("compare", "compare_block")),
     )
     for name in names
 }
+#: ways of `provlab compare` -> the levels from which it accuses; the second of them is kept as a row of its own
+VERDICTS: dict[str, Callable[[str, Mlps, Mlps, np.random.Generator], list[float | None]]] = {
+    "compare": by_verdict,
+    "compare_block": by_verdict,
+    "compare_units": by_units,
+    "compare_settled": by_settling,
+}
+BY_ORDER = "_by_order"
+MEASURED = (*STATISTICS, *(f"{name}{row}" for name in VERDICTS for row in ("", BY_ORDER)))
 _UNKNOWN = tuple(f"sorted-{rule}" for rule in UNKNOWN)
 _SORTS = tuple(case for case in CASES if case.startswith("sorted-") and case not in _UNKNOWN)
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
 #: cases of every statistic, and others that bear on some
-EVERY = ("plain", "dead", "masked", "sorted", "repeated", "tied-0.8")
+EVERY = ("plain", "dead", "bridge", "masked", "sorted", "repeated", "tied-0.8")
 MEANT = {
-    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, "sorted-first", "sorted-direction")),
+    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, *_UNKNOWN)),
     **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),
     "phi_anchor": ("common-5.5",),
     "phi_unseen": ("added", "trained", "trained-tied", "distilled", "distilled-tied"),
-    **dict.fromkeys(("identify", "identify_kin"), ("added", "sorted-first", *_SORTS)),
-    **dict.fromkeys(("compare", "compare_block"), (*_UNKNOWN, *_SORTS, "added")),
+    **dict.fromkeys(("identify", "identify_kin"), ("added", *_SORTS, *_UNKNOWN)),
+    **dict.fromkeys(VERDICTS, (*_UNKNOWN, "added")),
 }
 #: what makes other numbers when it changes: the statistic itself, or what the word of a report is made of
-MADE_OF = dict.fromkeys(("compare", "compare_block"), (*FREE, *BESIDE))
+MADE_OF = {
+    **dict.fromkeys(("compare", "compare_block"), DEFAULT),
+    **dict.fromkeys(("compare_units", "compare_settled"), ("phi_u",)),
+}
 
 
 def version_of(statistic: str) -> str:
     """Version of what a row measures, as it is now."""
     if statistic.startswith("identify"):
         return fingerprint.SCHEMA.rpartition("/")[2]
-    return "+".join(str(get(name).version) for name in MADE_OF.get(statistic, (statistic,)))
+    name = statistic.removesuffix(BY_ORDER)
+    return "+".join(str(get(test).version) for test in MADE_OF.get(name, (name,)))
 
 
-def rates(case: str, statistic: str, n_pairs: int, shape: tuple[int, int, int], seed: int = 0) -> list[float]:
+def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed: int = 0) -> dict[str, list[float]]:
     """Share of pairs rejected at each of `LEVELS`, the share that got no p-value, and how many pairs there were.
 
-    A pair without a p-value is not rejected.
+    By what is measured: a statistic, or the two accusations of a verdict. A pair without a p-value is not rejected.
     """
     rng = np.random.default_rng(seed)
     _pairs.clear()
-    log10_p: list[float | None] = []
+    log10_p: list[list[float | None]] = []
     with suppress(StopIteration):
         while len(log10_p) < n_pairs:
-            log10_p.append(STATISTICS[statistic](*CASES[case](shape, rng), rng))
-    n_pairs = len(log10_p)
-    bounds = np.array([0.0 if p is None else p for p in log10_p])
-    rejected = [float((bounds <= np.log10(level) + 1e-12).mean()) for level in LEVELS]
-    return [*rejected, sum(p is None for p in log10_p) / n_pairs, n_pairs]
+            a, b = CASES[case](shape, rng)
+            log10_p.append(VERDICTS[name](name, a, b, rng) if name in VERDICTS else [STATISTICS[name](a, b, rng)])
+    measured = {}
+    for row, column in zip(("", BY_ORDER), zip(*log10_p, strict=True), strict=False):
+        bounds = np.array([0.0 if p is None else p for p in column])
+        rejected = [float((bounds <= np.log10(level) + 1e-12).mean()) for level in LEVELS]
+        measured[name + row] = [*rejected, sum(p is None for p in column) / len(column), len(column)]
+    return measured
 
 
 def main() -> None:
     """Print a row for each case and statistic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=[], metavar="CASE")
-    parser.add_argument("--statistic", choices=[*STATISTICS], action="append", help="may be given again (default: all)")
+    parser.add_argument(
+        "--statistic", choices=[*STATISTICS, *VERDICTS], action="append", help="may be given again (default: all)"
+    )
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--units", type=int, default=48)
     parser.add_argument("--width", type=int, default=24)
@@ -464,18 +527,18 @@ def main() -> None:
         with arguments.csv.open(newline="", encoding="utf-8") as file:
             kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
     print(*header[:6], sep="\t")
-    for statistic in arguments.statistic or STATISTICS:
-        for case in arguments.cases or (*EVERY, *MEANT[statistic]):
-            known = kept.get((statistic, case))
-            if known and known["version"] == version_of(statistic) and not arguments.cases:
+    for name in arguments.statistic or (*STATISTICS, *VERDICTS):
+        for case in arguments.cases or (*EVERY, *MEANT[name]):
+            known = kept.get((name, case))
+            if known and known["version"] == version_of(name) and not arguments.cases:
                 continue
-            measured = rates(case, statistic, arguments.pairs, shape)
-            print(statistic, case, *measured, sep="\t", flush=True)
-            made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
-            row = [statistic, case, *measured, *shape, 0, *made]
-            kept[statistic, case] = dict(zip(header, row, strict=True))
+            for statistic, measured in rates(case, name, arguments.pairs, shape).items():
+                print(statistic, case, *measured, sep="\t", flush=True)
+                made = [date.today().isoformat(), version_of(name), provenance.commit(), provenance.processor()]
+                row = [statistic, case, *measured, *shape, 0, *made]
+                kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:
-                places = {key: n for n, key in enumerate((name, case) for name in STATISTICS for case in CASES)}
+                places = {key: n for n, key in enumerate((name, case) for name in MEASURED for case in CASES)}
                 with arguments.csv.open("w", newline="", encoding="utf-8") as file:
                     writer = csv.DictWriter(file, header, lineterminator="\n")
                     writer.writeheader()

@@ -68,7 +68,7 @@ def until_settled(
             raise NotComparableError(f"{name} has no p-value of a block, so blocks cannot be read until it is settled")
         records.append(record)
         results.append(result)
-        log10_p = _independent(results)
+        log10_p = independent(results)
         if evalues.running(log10_p)[-1] >= -np.log10(level):
             break
     size = [_bytes(name, opened, block, options) for block in order]
@@ -95,7 +95,7 @@ def until_settled(
     return PairRecord(first, second, name, outcome, None, keys)
 
 
-def _independent(results: Sequence[BlockResult]) -> list[float]:
+def independent(results: Sequence[BlockResult]) -> list[float]:
     """log10 p of blocks, of which those that stand in one order in both models count once: the first that was read."""
     results = [result for result in results if not result.detail.left_out]
     if not results:
