@@ -306,17 +306,9 @@ def _rate(k: int, n: int) -> str:
     return f"{k}/{n} ({low:.2f} to {high:.2f})"
 
 
-def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[str]:
-    """Return the entries of `provlab.statistics.flaws` that these records do not bear out, one line each.
-
-    A test that withstands a disguise finds more than half of the descendants, one that is fooled no more than that, and
-    one that refuses none; a test that withstands a framing accuses none, one that is fooled more than half.
-    """
-    outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
-    frame = by_test(tested)
-    for key, hits in frame[frame["ran"] & (frame["against"] == FRAMED)].groupby(["attack", "statistic"])["hit"]:
-        outcomes[key] = "fooled" if 2 * hits.sum() > len(hits) else "in part" if hits.any() else "withstands"
-    expected = [
+def entries() -> list[tuple[str, str, str]]:
+    """Return what `provlab.statistics.flaws` says of the rows of the lab: attack, statistic, and what is seen."""
+    return [
         (attack, statistic, words)
         for flaw_rows, kinds in (
             (flaws.DISGUISES, ("evades", "refused", "caught")),
@@ -327,11 +319,40 @@ def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[st
         for attack in flaw.shown
         for statistic in statistics
     ]
+
+
+def _seen(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[tuple[str, str], str]:
+    """Put what the records have of each attack and statistic into one of the words of `entries`, or "in part"."""
+    outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
+    frame = by_test(tested)
+    for key, group in frame[frame["against"] == FRAMED].groupby(["attack", "statistic"]):
+        hits = group["hit"][group["refused"].isna()]  # a test that gave no p-value, and says why, accuses nobody
+        word = "fooled" if 2 * hits.sum() > len(hits) else "in part" if hits.any() else "withstands"
+        outcomes[key] = word if len(hits) else "refused"
+    return outcomes
+
+
+def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[str]:
+    """Return the entries of `provlab.statistics.flaws` that these records do not bear out, one line each.
+
+    A test that withstands a disguise finds more than half of the descendants, one that is fooled no more than that, and
+    one that refuses none; a test that withstands a framing accuses none, one that is fooled more than half.
+    """
+    seen = _seen(results, tested)
     return [
-        f"{attack}, {statistic}: the table says {words}, this run {outcomes[attack, statistic]}"
-        for attack, statistic, words in expected
-        if outcomes.get((attack, statistic), words) != words
+        f"{attack}, {statistic}: the table says {words}, this run {seen[attack, statistic]}"
+        for attack, statistic, words in entries()
+        if seen.get((attack, statistic), words) != words
     ]
+
+
+def unmeasured(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[str, list[str]]:
+    """Return the entries of `provlab.statistics.flaws` of which these records say nothing: attacks by statistic."""
+    seen, missing = _seen(results, tested), dict[str, list[str]]()
+    for attack, statistic, _ in entries():
+        if (attack, statistic) not in seen:
+            missing.setdefault(statistic, []).append(attack)
+    return missing
 
 
 def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd.DataFrame:

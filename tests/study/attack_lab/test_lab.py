@@ -115,6 +115,29 @@ def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
     assert message == "align@origin, phi_match: the table says withstands, this run in part"
 
 
+def framed(statistic, attack="mimics+experts=2@origin", log10_p=None, refused=None):
+    return measure.Tested(attack, "a", measure.FRAMED, statistic, log10_p, None, refused)
+
+
+def test_what_a_framing_makes_of_a_test_that_gives_no_p_value():
+    """Planted: phi_views refuses experts by the table; one that ran contradicts it, one withheld accuses nobody."""
+    tests = [framed("phi_views", refused="phi_views compares one MLP a block"), framed("phi_match")]
+    assert measure.contradictions([], measure.corrected([*tests, framed("phi_u", log10_p=-0.1)])) == []
+    (message,) = measure.contradictions([], measure.corrected([framed("phi_views", log10_p=-0.1)]))
+    assert message.endswith("phi_views: the table says refused, this run withstands")
+    (message,) = measure.contradictions([], measure.corrected([framed("phi_match", refused="no gate")]))
+    assert message.endswith("phi_match: the table says withstands, this run refused")
+
+
+def test_entries_of_the_table_of_flaws_that_a_run_leaves_open():
+    """A run of two tests of one framing says nothing of all others, and names them; one of all entries names none."""
+    left = measure.unmeasured([], measure.corrected([framed("phi_views", refused="one MLP"), framed("phi_match")]))
+    assert "mimics+experts=2@origin" in left["phi_u"]
+    assert "mimics+experts=2@origin" not in (*left.get("phi_views", ()), *left["phi_match"])
+    every = [framed(statistic, attack, log10_p=-0.1) for attack, statistic, _ in measure.entries()]
+    assert measure.unmeasured([], measure.corrected(every)) == {}
+
+
 def test_the_picture_says_what_is_lost_and_who_is_accused():
     costs = pd.DataFrame({"growth": [1.0, 1.0, 2.0], "loss": 0.0}, index=["", "T1", "split=3"])
     groups = {"": "as it is", "T1": "kept", "split=3": "kept"}
