@@ -5,6 +5,7 @@ of 1.5 standard deviations in its up projections: phi_u finds them, phi_match, w
 to withstand, in some draws only.
 """
 
+import shutil
 from dataclasses import replace
 from textwrap import fill
 
@@ -250,27 +251,34 @@ def test_ids_that_a_model_was_lent_are_named():
 
 
 @pytest.mark.parametrize(
-    ("lent", "loss", "outcome"),
+    ("lent", "losses", "outcome"),
     [
-        ("", 9.0, "not rejected"),
-        ("b", 3.0, "not rejected"),
-        ("b", 5.0, "could not be tested"),
+        ("", (3.0, 4.0), "not rejected"),
+        ("", (3.0, 9.0), "could not be tested"),
+        ("", (9.0, 9.0), "not rejected"),
+        ("", None, "not rejected"),
+        ("b", (3.0, 3.0), "not rejected"),
+        ("b", (3.0, 5.0), "could not be tested"),
+        ("b", (9.0, 9.0), "could not be tested"),
         ("b", None, "could not be tested"),
     ],
-    ids=["with a tokenizer", "reads", "does not", "not measured"],
-)
-def test_lent_ids_acquit_only_where_they_were_read_as_text(lent, loss, outcome):
+    ids=[
+        "both read", "one of the two reads", "a text for neither", "own, not measured",
+        "lent, reads", "lent, does not", "lent, neither", "lent, not measured",
+    ],
+)  # fmt: skip
+def test_ids_acquit_only_where_they_were_read_as_text(lent, losses, outcome):
     """5.0 is the loss of the tokens' frequencies."""
     result = comparison({"phi_match_unsigned": -0.3})
     read = [
-        planted_record(
-            "phi_jsd", None, losses=[3.0, loss], frequencies=[5.0, 5.0], spread=1.0, rounding=0.0, n=9, unit=0.0
-        )
+        planted_record("phi_jsd", None, losses=losses, frequencies=[5.0, 5.0], spread=1.0, rounding=0.0, n=9, unit=0.0)
     ]
     models = tuple({**model, "lent_ids": model["name"] == lent} for model in result.models)
-    result = replace(result, models=models, records=(*result.records, *(read if loss else [])))
+    result = replace(result, models=models, records=(*result.records, *(read if losses else [])))
     assert result.outcome == outcome
     assert ("nothing shows that b read a text" in result.verdict()) == (outcome != "not rejected")
+    unknown = "a tokenizer that is not the model's own (from phi_match_unsigned; phi_jsd tells by its loss)"
+    assert (unknown in result.verdict()) == (outcome == "not rejected" and losses is None)
 
 
 def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(models, text, tmp_path):
@@ -282,7 +290,29 @@ def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(m
     result = provlab.compare(models["base"], folder, text=text, **SMALL)
     assert all(r.outcome.log10_p > -3 for r in result.records if r.outcome and r.outcome.log10_p is not None)
     assert result.outcome == "could not be tested"
-    assert "add the tokenizer to its folder" in result.verdict()
+    assert "put its own tokenizer into its folder" in result.verdict()
+
+
+def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not_acquitted(
+    models, text, new_model, save_model, tmp_path
+):
+    """It costs nothing to who has the right one. The base is trained until it reads the text."""
+    model, tokens = new_model(1), torch.tensor(Checkpoint.open(models["base"]).cut(text)[0][: 32 * 64]).view(64, 32)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for step in range(40):
+        batch = tokens[step % 8 :: 8]
+        optimizer.zero_grad()
+        model(input_ids=batch, labels=batch).loss.backward()
+        optimizer.step()
+    base, folder = save_model(model, tmp_path / "base"), tmp_path / "copy"
+    disguise(Checkpoint.open(str(base)), folder, seed=1, kinds=("vocabulary", "T2", "T3"))
+    assert provlab.compare(base, folder, text=text, **SMALL).outcome == "same function"
+    for path in base.glob("tokenizer*"):
+        shutil.copy(path, folder / path.name)
+    result = provlab.compare(base, folder, text=text, **SMALL)
+    assert all(r.outcome.log10_p > -3 for r in result.records if r.outcome and r.outcome.log10_p is not None)
+    assert result.outcome == "could not be tested"
+    assert "nothing shows that copy read a text" in result.verdict()
 
 
 def test_an_inverse_e_value_is_no_probability():

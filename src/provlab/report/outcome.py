@@ -58,8 +58,10 @@ class Evidence:
         Tests that ignore the order of units and are description only, but so small that they bear out the others.
     identical : bool
         The two models are byte for byte the same.
-    lent : tuple of str
-        Either model's name where it has no tokenizer, and was lent the other's ids, or random ones; else empty.
+    names : tuple of str
+        The two models'.
+    lent : tuple of bool
+        Whether a model has no tokenizer, and was lent the other's ids, or random ones.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -68,7 +70,8 @@ class Evidence:
     able: tuple[str, ...]
     agreeing: tuple[str, ...]
     identical: bool
-    lent: tuple[str, str] = ("", "")
+    names: tuple[str, str] = ("", "")
+    lent: tuple[bool, bool] = (False, False)
 
     @classmethod
     def of(
@@ -86,8 +89,8 @@ class Evidence:
         p = {name: outcomes[name].log10_p for name in beside}
         agreeing = tuple(name for name, value in p.items() if value is not None and value <= _share(len(beside)))
         same = "digest" in a and a["digest"] == b.get("digest")
-        lent = tuple(str(model["name"]) if model.get("lent_ids") else "" for model in (a, b))
-        return cls(outcomes, tested, rejecting, able, agreeing, same, (lent[0], lent[1]))
+        called, lent = (a.get("name", ""), b.get("name", "")), (bool(a.get("lent_ids")), bool(b.get("lent_ids")))
+        return cls(outcomes, tested, rejecting, able, agreeing, same, called, lent)
 
     @cached_property
     def outcome(self) -> str:
@@ -109,18 +112,33 @@ class Evidence:
 
     @property
     def unread(self) -> Mapping[str, tuple[float, float] | None]:
-        """Models that were lent ids, and of which nothing shows that they know them as text.
+        """Models of which nothing shows that the ids they were given mean the text to them.
 
-        A copy whose tokens have other numbers, and whose tokenizer was left out, reads nonsense where the other reads
-        the text, and no unit of either then looks like one of the other's. So its loss must be below that of the
-        tokens' frequencies alone: name -> the two, in nats a token; None where phi_jsd did not measure them.
+        A copy whose tokens have other numbers reads nonsense where the other reads the text, and no unit of either then
+        looks like one of the other's. That costs nothing: its own tokenizer is left out, or kept back and the other's
+        put in its place. So the loss of a model that was lent ids must be below that of the tokens' frequencies alone;
+        and so must that of a model with a tokenizer where the other model's is, which shows that it is a text.
+
+        Returns
+        -------
+        mapping
+            Name -> its loss and that of the frequencies, in nats a token; None where phi_jsd did not measure them.
         """
+        measured: list[tuple[float, float] | None] = [*self.losses] or [None, None]
+        reads = [losses is not None and losses[0] < losses[1] for losses in measured]
+        return {
+            name: losses
+            for name, losses, read, lent in zip(self.names, measured, reads, self.lent, strict=True)
+            if not read and (lent or (losses is not None and any(reads)))
+        }
+
+    @property
+    def losses(self) -> list[tuple[float, float]]:
+        """Of either model, its loss on the text and that of the tokens' frequencies; empty where not measured."""
         outputs = self.outcomes.get("phi_jsd")
-        measured: list[tuple[float, float] | None] = [None, None]
-        if outputs is not None and outputs.detail.losses and outputs.detail.frequencies:
-            measured = list(zip(outputs.detail.losses, outputs.detail.frequencies, strict=True))
-        named = zip(self.lent, measured, strict=True)
-        return {name: losses for name, losses in named if name and not (losses and losses[0] < losses[1])}
+        if outputs is None or not outputs.detail.losses or not outputs.detail.frequencies:
+            return []
+        return list(zip(outputs.detail.losses, outputs.detail.frequencies, strict=True))
 
     @property
     def divergence(self) -> Mapping[str, float] | None:

@@ -101,7 +101,8 @@ class Verdict:
         why = (
             [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
         )
-        hiding = flaws.hiding(self._tested) if self.outcome == NOT_REJECTED else []
+        hiding = [flaw.what for flaw in flaws.hiding(self._tested)] if self.outcome == NOT_REJECTED else []
+        hiding += self._other_tokenizer() if self.outcome == NOT_REJECTED else []
         small = [self._not_corrected()] if self._small and self.outcome == UNTESTED else []
         labelled = [
             ("why", why),
@@ -112,7 +113,7 @@ class Verdict:
             ("ask too", [_names(advice)] if (advice := self._advice()) else []),
             ("not run", self._missing()),
             ("mind", [*small, *self._read(), *_of_models(self._models), *self._family.remarks()]),
-            ("fooled by", [flaw.what for flaw in hiding]),
+            ("fooled by", hiding),
         ]
         return [(label, sentences) for label, sentences in labelled if sentences]
 
@@ -276,7 +277,8 @@ class Verdict:
             sentences.append(
                 f"{'Moreover, nothing' if alike else 'Independence could not be tested: nothing'} shows that "
                 f"{' and '.join(unread)} read a text. {_nonsense(unread)} A copy whose tokens were numbered otherwise, "
-                "and whose tokenizer was left out, looks like this; add the tokenizer to its folder."
+                "and whose tokenizer was left out or is another model's, looks like this; put its own tokenizer into "
+                "its folder, or give a text that it knows."
             )
         if self._evidence.silent:
             several = len(self._tested) > 1
@@ -399,10 +401,20 @@ class Verdict:
         if not hiding:
             return []
         ways = "; ".join(
-            f"{flaw.what} (from {_names([n for n in self._tested if n in flaw.fooled])})" for flaw in hiding
+            [
+                *(f"{flaw.what} (from {_names([n for n in self._tested if n in flaw.fooled])})" for flaw in hiding),
+                *self._other_tokenizer(),
+            ]
         )
         tail = f" Not run, and not fooled by any of these: {_names(advice)}." if (advice := self._advice()) else ""
         return [f"These disguises would hide a common origin: {ways}.{tail}"]
+
+    def _other_tokenizer(self) -> list[str]:
+        """Say what a tokenizer that is not the model's own hides, where no loss shows that both read the text."""
+        on_text = [name for name in self._tested if "text_sha256" in registry.get(name).settings]
+        if not on_text or self._evidence.losses:
+            return []
+        return [f"a tokenizer that is not the model's own (from {_names(on_text)}; phi_jsd tells by its loss)"]
 
     def _advice(self) -> list[str]:
         """Statistics that were not asked and may say more of the two models, by the outcome; two at most."""
