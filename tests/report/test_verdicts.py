@@ -315,6 +315,32 @@ def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not
     assert "nothing shows that copy read a text" in result.verdict()
 
 
+def test_blocks_that_were_moved_are_found_among_all_and_named_where_only_equal_places_met(
+    new_model, save_model, text, tmp_path
+):
+    """A copy without two blocks in the middle, with an empty one at either end: none is at its place."""
+    base, copy = (new_model(seed, num_hidden_layers=6) for seed in (1, 2))
+    kept = dict(zip(range(1, 5), (0, 1, 4, 5), strict=True))
+    with torch.no_grad():
+        copy.model.embed_tokens.load_state_dict(base.model.embed_tokens.state_dict())
+        for place, layer in enumerate(copy.model.layers):
+            if place in kept:
+                layer.load_state_dict(base.model.layers[kept[place]].state_dict())
+            else:
+                layer.self_attn.o_proj.weight.zero_()
+                layer.mlp.down_proj.weight.zero_()
+    a, b = (save_model(model, tmp_path / name) for model, name in ((base, "base"), (copy, "copy")))
+    asked = {"statistics": ["phi_u", "phi_match_unsigned"], "text": text, **SMALL}
+    result = provlab.compare(a, b, **asked)
+    assert all(record.outcome.log10_p > -3 for record in result.records)
+    moved = "blocks moved, some left out and empty ones put in (from phi_u, phi_match_unsigned; --all-blocks tells)"
+    assert result.outcome == "not rejected"
+    assert moved in result.verdict()
+    result = provlab.compare(a, b, all_blocks=True, **asked)
+    assert result.outcome == "rejected"
+    assert "blocks moved" not in result.verdict()
+
+
 def test_an_inverse_e_value_is_no_probability():
     result = comparison({}, withheld=None)
     settled = planted_record("phi_u", -6.0, until_settled={}, said="3 of 9 blocks were read.")

@@ -102,7 +102,7 @@ class Verdict:
             [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
         )
         hiding = [flaw.what for flaw in flaws.hiding(self._tested)] if self.outcome == NOT_REJECTED else []
-        hiding += self._other_tokenizer() if self.outcome == NOT_REJECTED else []
+        hiding += self._other_inputs_and_places() if self.outcome == NOT_REJECTED else []
         small = [self._not_corrected()] if self._small and self.outcome == UNTESTED else []
         labelled = [
             ("why", why),
@@ -398,23 +398,34 @@ class Verdict:
     def _hiding(self) -> list[str]:
         """What would hide a common origin from the tests that ran, and which other test sees it nevertheless."""
         hiding = flaws.hiding(self._tested)
-        if not hiding:
-            return []
-        ways = "; ".join(
-            [
-                *(f"{flaw.what} (from {_names([n for n in self._tested if n in flaw.fooled])})" for flaw in hiding),
-                *self._other_tokenizer(),
-            ]
+        ways = [
+            *(f"{flaw.what} (from {_names([n for n in self._tested if n in flaw.fooled])})" for flaw in hiding),
+            *self._other_inputs_and_places(),
+        ]
+        tail = (
+            f" Not run, and not fooled by any of these: {_names(advice)}."
+            if hiding and (advice := self._advice())
+            else ""
         )
-        tail = f" Not run, and not fooled by any of these: {_names(advice)}." if (advice := self._advice()) else ""
-        return [f"These disguises would hide a common origin: {ways}.{tail}"]
+        return [f"These disguises would hide a common origin: {'; '.join(ways)}.{tail}"] if ways else []
 
-    def _other_tokenizer(self) -> list[str]:
-        """Say what a tokenizer that is not the model's own hides, where no loss shows that both read the text."""
+    def _other_inputs_and_places(self) -> list[str]:
+        """Say what hides where no loss shows that both read the text, and where blocks met those of their index alone.
+
+        A copy of many blocks that leaves out two and gets an empty one at either end has no block at its place.
+        """
         on_text = [name for name in self._tested if "text_sha256" in registry.get(name).settings]
-        if not on_text or self._evidence.losses:
-            return []
-        return [f"a tokenizer that is not the model's own (from {_names(on_text)}; phi_jsd tells by its loss)"]
+        by_index = [
+            name
+            for name in self._tested
+            if (outcome := self._outcomes[name]).detail.all_blocks is None and len(outcome.blocks) > 2
+        ]
+        return [
+            *[f"a tokenizer that is not the model's own (from {_names(on_text)}; phi_jsd tells by its loss)"]
+            * (bool(on_text) and not self._evidence.losses),
+            *[f"blocks moved, some left out and empty ones put in (from {_names(by_index)}; --all-blocks tells)"]
+            * bool(by_index),
+        ]
 
     def _advice(self) -> list[str]:
         """Statistics that were not asked and may say more of the two models, by the outcome; two at most."""
