@@ -6,7 +6,8 @@ right if
 
 - phi_U rejects for the copy and not for the other seed, and
 - hidden units that are reordered, along every axis that the table calls ``mlp``, leave the outputs of transformers'
-  model as they were, while the same order of the down projections alone changes them.
+  model as they were, while the same order of the down projections alone changes them, and
+- the model that `Checkpoint.load_model` makes is the one that transformers makes.
 
 Anything else that gives a p-value is wrong. Lines of FILE are kept: a class that stands there is not tried again unless
 its outcome is named after ``--again``. ``sweep.toml`` has the entries of configs that no rule gives.
@@ -113,6 +114,12 @@ def asymmetry(folder: Path, name: str, scratch: Path) -> str | None:
     """Say how the hidden units that the table names are none of the model's; None where they are."""
     checkpoint = Checkpoint.open(folder)
     anatomy = anatomy_module.of(checkpoint)
+    ours, theirs = checkpoint.load_model(), getattr(transformers, name).from_pretrained(folder)
+    if type(ours) is not type(theirs) or checkpoint.notes:
+        return f"it is opened as {checkpoint.architecture}: {' '.join(checkpoint.notes)}"
+    states = ours.state_dict(), theirs.state_dict()
+    if other := next((key for key, value in states[1].items() if not torch.equal(states[0][key], value.float())), ""):
+        return f"it is opened with another {other}"
     weights = {tensor: checkpoint.tensor(tensor) for tensor in checkpoint.tensor_names}
     drawn = orders(anatomy)
     every = Permutation(anatomy.parts, drawn)

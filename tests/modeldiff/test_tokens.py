@@ -133,6 +133,27 @@ def test_of_several_chat_templates_the_default_is_taken_or_asked_for(spoilt):
         assert opening(base, "the model") == base.encode(f"{names[-1]} the model")
 
 
+NO_TEMPLATES = {"number": 5, "texts": ["a"], "no name": [{"nom": "a"}], "no text": {"default": 1}}
+
+
+@pytest.mark.parametrize("label", NO_TEMPLATES)
+def test_a_template_that_is_none_is_named_where_it_is_asked_for_and_hinders_nothing_else(label, models, spoilt):
+    (spoilt / "chat_template.jinja").unlink(missing_ok=True)
+    tiny_models.edit_json(spoilt / "tokenizer_config.json", lambda c: c.update(chat_template=NO_TEMPLATES[label]))
+    base = Checkpoint.open(spoilt)
+    assert base.encode("the model") == Checkpoint.open(models["base"]).encode("the model")
+    with pytest.raises(
+        CheckpointError, match="a chat template that cannot be used: it is neither a text nor a list of"
+    ):
+        opening(base, "the model")
+
+
+def test_a_template_that_writes_the_day_writes_the_same_one_always(spoilt):
+    (spoilt / "chat_template.jinja").write_text("{{ strftime_now('%d %b %Y') }} {{ messages[0]['content'] }}")
+    base = Checkpoint.open(spoilt)
+    assert opening(base, "the model") == base.encode("26 Jul 2024 the model")
+
+
 def test_a_template_of_tokens_that_were_added_is_named(spoilt):
     tokenizer = transformers.AutoTokenizer.from_pretrained(spoilt)
     tokenizer.add_tokens(["<|im_start|>", "<|im_end|>"], special_tokens=True)

@@ -1,12 +1,16 @@
 """Every family of the table, as transformers makes it: a noised copy is found, another seed is not, and hidden units in
 another order leave the outputs as they were."""
 
+import numpy as np
 import pytest
 import sweep
+import torch
 
-from provlab.errors import UnknownArchitectureError
-from provlab.models import architectures
+from provlab.errors import InputError, UnknownArchitectureError
+from provlab.models import anatomy, architectures
+from provlab.models.activations import mlp_activations
 from provlab.models.architectures import classes, described
+from provlab.models.checkpoint import Checkpoint
 
 #: further classes of known families, which have no entry of their own
 _HEADS = """
@@ -33,6 +37,44 @@ _FOREIGN = "StripedHyenaModelForCausalLM"
 def test_a_copy_is_found_another_seed_is_not_and_hidden_units_are_the_models(name):
     result = sweep.tried(name)
     assert (result["outcome"], result["how"].startswith("by its tensors")) == ("right", False), result
+
+
+def _with_positions():
+    return [
+        name for name in classes() if any("position_embedding" in p.segments[0].role for p in described(name).parts)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", _with_positions())
+def test_a_sequence_may_be_as_long_as_the_table_of_positions_lets_it(name, tmp_path):
+    """In some families it begins behind the row of padding, or further on. The reference is the model itself."""
+    model = sweep.made(name, 0)
+    model.save_pretrained(tmp_path)
+    longest = anatomy.of(Checkpoint.open(tmp_path)).longest
+    if longest is None:  # positions that rotate, or a bias in their place
+        return
+
+    def run(length):
+        tokens = torch.full((1, length), 7)
+        with torch.inference_mode():
+            model(input_ids=tokens, attention_mask=torch.ones_like(tokens))
+
+    run(longest)
+    with pytest.raises((IndexError, RuntimeError)):
+        run(longest + 1)
+
+
+@pytest.mark.parametrize("name", ["RobertaForMaskedLM", "MPNetModel", "BartModel", "XLMRobertaXLForMaskedLM"])
+def test_a_sequence_that_is_too_long_is_refused_in_plain_words(name, tmp_path):
+    """The tables of the last two have no role."""
+    sweep.made(name, 0).save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    with pytest.raises(
+        InputError, match=r"at most 6\d in a sequence|not run on sequences of 70 .*lower sequence_length"
+    ):
+        mlp_activations(checkpoint, np.full((1, 70), 7))
+    assert len(mlp_activations(checkpoint, np.full((1, 60), 7))["hidden"]) >= 2
 
 
 def test_the_sweep_sees_units_that_are_none_of_the_models(monkeypatch):
@@ -78,7 +120,7 @@ def test_every_row_of_the_table_is_read():
         assert parts[0].segments[0].role == "embedding"  # by which the anatomy finds the prefix in a file
         assert len({part.name for part in parts}) == len(parts)
         for part in parts:
-            assert part.name.format(block=0, expert=0).replace(".", "").replace("_", "").isalnum()
+            assert part.called(0, 0).replace(".", "").replace("_", "").isalnum()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hub_server import Repo
 from safetensors.torch import load_file, save_file
 
 from provlab import compare
-from provlab.errors import CheckpointError
+from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models import anatomy, local
 from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
@@ -246,6 +246,24 @@ def test_wrappers_are_no_part_of_a_name_for_weights_nor_for_forward_passes(label
     assert all(map(np.array_equal, here, there))
 
 
+def test_a_wrapper_that_is_unknown_is_shown_by_a_name_with_it(llama):
+    tiny_models.rewrite(llama, lambda t: [t.update({_inside("inner", "layers.1.")(n): t.pop(n)}) for n in list(t)])
+    there = r"lacks the tensor model.layers.1.(\S+), which .* it has model.layers.1.inner.\1: rename its tensors"
+    with pytest.raises(InvalidWeightsError, match=there):
+        anatomy.of(Checkpoint.open(llama))
+
+
+@pytest.mark.parametrize("name", ["ErnieForMaskedLM", "Data2VecTextForMaskedLM", "XLMRobertaXLForMaskedLM"])
+def test_what_transformers_calls_the_base_model_is_no_wrapper(name, tmp_path):
+    """It is another word than that of the class whose row of the table these share."""
+    model = sweep.made(name, 0)
+    model.save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    assert (checkpoint.architecture, checkpoint.notes, checkpoint.renamed) == (name, (), {})
+    tokens = torch.arange(5, 29)[None]
+    assert torch.equal(checkpoint.load_model()(tokens).logits, model(tokens).logits)
+
+
 def test_two_tensors_of_one_name_are_refused(llama):
     tiny_models.rewrite(llama, lambda t: t.update({UP.replace("mlp", "_orig_mod.mlp"): t[UP] + 1}))
     with pytest.raises(CheckpointError, match=r"are both model.layers.0.mlp.up_proj.weight, without what wrapped them"):
@@ -316,15 +334,17 @@ def test_a_tied_head_is_no_missing_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["WhisperForConditionalGeneration", "WhisperModel"])
-def test_a_model_that_hears_is_compared_by_its_encoder_s_weights_and_not_run(name, tmp_path):
+def test_a_model_that_hears_is_compared_by_its_weights_and_not_run(name, tmp_path):
     sweep.made(name, 0).save_pretrained(tmp_path / "a")
     sweep.made(name, 0, 0.1).save_pretrained(tmp_path / "b")
     checkpoint = Checkpoint.open(tmp_path / "a")
     assert checkpoint.renamed == {}  # a decoder is no wrapper
-    assert "encoder.layers.0.fc1.weight" in anatomy.of(checkpoint).tensor_name("up", 0)
-    result = compare(tmp_path / "a", tmp_path / "b", statistics=["phi_u", "phi_h"], progress=False)
+    ups = [anatomy.of(checkpoint).tensor_name("up", block).removeprefix("model.") for block in range(4)]
+    assert ups == [f"{stack}.layers.{n}.fc1.weight" for stack in ("encoder", "decoder") for n in range(2)]
+    result = compare(tmp_path / "a", tmp_path / "b", statistics=["phi_u", "phi_h", "phi_jsd"], progress=False)
     assert result.records[0].outcome.log10_p < -30
-    assert "reads sound and no tokens: it is compared by its weights, and not run" in result.records[1].error
+    for record in result.records[1:]:
+        assert "reads sound and no tokens: it is compared by its weights, and not run" in record.error
     assert type(checkpoint.load_model()).__name__ == name
 
 
@@ -333,21 +353,86 @@ def test_an_encoder_with_its_decoder_is_read_without_a_head(name, tmp_path):
     sweep.made(name, 0).save_pretrained(tmp_path)
     checkpoint = Checkpoint.open(tmp_path)
     assert anatomy.of(checkpoint).tensor_name("up", 0) == "encoder.layers.0.fc1.weight"
-    assert len(mlp_activations(checkpoint, np.arange(5, 21).reshape(2, 8))["hidden"]) == 2
+    assert len(mlp_activations(checkpoint, np.arange(5, 21).reshape(2, 8))["hidden"]) == 4
+
+
+@pytest.mark.parametrize(
+    "name", ["WhisperForConditionalGeneration", "BartForConditionalGeneration", "T5ForConditionalGeneration"]
+)
+def test_a_decoder_that_was_copied_is_found_below_an_encoder_that_was_not(name, tmp_path):
+    """Each stack is read, and blocks of the decoder are counted after those of the encoder."""
+    models = [sweep.made(name, seed) for seed in range(2)]
+    decoder = {key: value for key, value in models[0].state_dict().items() if "decoder." in key}
+    models[1].load_state_dict(models[1].state_dict() | decoder)
+    for label, model in zip("ab", models, strict=True):
+        model.save_pretrained(tmp_path / label)
+    result = compare(tmp_path / "a", tmp_path / "b", statistics=["phi_u"], progress=False)
+    p = [block.log10_p for block in result.records[0].outcome.blocks]
+    assert max(p[2:]) < -30 < -5 < min(p[:2])
+    if "Whisper" not in name:  # of the decoder alone, where nothing above the blocks asked for runs
+        ran = compare(tmp_path / "a", tmp_path / "b", statistics=["phi_h"], blocks=[0, 2], progress=False)
+        p = [block.log10_p for block in ran.records[0].outcome.blocks]
+        assert p[1] < -30 < -5 < p[0]
+
+
+def test_an_encoder_and_its_decoder_may_be_of_other_sizes(tmp_path):
+    sizes = {"encoder_layers": 3, "decoder_layers": 1, "encoder_ffn_dim": 64, "decoder_ffn_dim": 48, "d_model": 32}
+    heads = {"encoder_attention_heads": 4, "decoder_attention_heads": 2, "vocab_size": 60}
+    tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    torch.manual_seed(0)
+    transformers.BartForConditionalGeneration(
+        transformers.BartConfig(**sizes, **heads, **tokens, forced_eos_token_id=None)
+    ).save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    roles = anatomy.of(checkpoint)
+    assert [roles.shape("up", block) for block in range(roles.n_blocks)] == [(64, 32)] * 3 + [(48, 32)]
+    hidden = mlp_activations(checkpoint, np.arange(5, 21).reshape(2, 8))["hidden"]
+    assert [len(units) for units in hidden] == [64, 64, 64, 48]
+    tiny_models.rewrite(tmp_path, lambda t: t.pop("model.decoder.layers.0.fc2.weight"))
+    with pytest.raises(CheckpointError, match=r"lacks the tensor model.decoder.layers.0.fc2.weight"):
+        anatomy.of(Checkpoint.open(tmp_path))
 
 
 # Files by what they hold, and links
 
 
-@pytest.mark.parametrize("name", ["M.GGUF", "9f2a" * 16, "model.gguf.part"])
+@pytest.mark.parametrize("name", ["M.GGUF", "9f2a" * 16, "sha256-9f2a", "weights.dat", "model.gguf.part"])
 def test_gguf_is_known_by_its_content(name, tmp_path):
     gguf_files.save("llama", tmp_path / "there" / "a.gguf")
     expected = Checkpoint.open(tmp_path / "there" / "a.gguf").array(UP)
     (tmp_path / "here").mkdir()
     shutil.copy(tmp_path / "there" / "a.gguf", tmp_path / "here" / name)
     assert np.array_equal(Checkpoint.open(tmp_path / "here" / name).array(UP), expected)
-    if name != "model.gguf.part":
-        assert np.array_equal(Checkpoint.open(tmp_path / "here").array(UP), expected)
+    assert np.array_equal(Checkpoint.open(tmp_path / "here").array(UP), expected)
+
+
+def test_two_gguf_files_without_an_ending_are_named(tmp_path):
+    gguf_files.save("llama", tmp_path / "9f2a")
+    shutil.copy(tmp_path / "9f2a", tmp_path / "8e1b")
+    with pytest.raises(
+        CheckpointError, match=r"holds several models; give the path of one: .*8e1b or .*9f2a$"
+    ) as refused:
+        Checkpoint.open(tmp_path)
+    assert UP in Checkpoint.open(str(refused.value).rpartition(" or ")[2]).tensor_names
+
+
+PICKLES_THAT_ARE_NONE = {
+    "GGUF": (b"GGUF", "it is GGUF under another name: name it model.gguf, alone in a folder"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1", "run git lfs pull"),
+    "a web page": (b"<!DOCTYPE html>", "download it again"),
+}
+
+
+@pytest.mark.parametrize("label", PICKLES_THAT_ARE_NONE)
+def test_a_file_that_is_called_a_pickle_and_is_none_asks_for_no_trust(label, llama):
+    content, remedy = PICKLES_THAT_ARE_NONE[label]
+    (llama / WEIGHTS).unlink()
+    (llama / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(CheckpointError, match=remedy):
+        Checkpoint.open(llama)
+    torch.save(tiny_models.build("llama").state_dict(), llama / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="only as pickle"):
+        Checkpoint.open(llama)
 
 
 def test_a_folder_of_links_into_the_hub_s_cache_is_read(llama, tmp_path, monkeypatch):
@@ -370,6 +455,7 @@ def test_a_folder_of_links_into_the_hub_s_cache_is_read(llama, tmp_path, monkeyp
 CONFIGS = {
     "padding beyond the vocabulary": ({"pad_token_id": 300}, "300 as its pad_token_id, which is none of the 300 tok"),
     "padding as text": ({"pad_token_id": "<pad>"}, "'<pad>' as its pad_token_id, which is none of the 300 tokens"),
+    "padding as a list": ({"pad_token_id": [0]}, "[0] as its pad_token_id, which is none of the 300 tokens"),
     "an end as text": ({"eos_token_id": "</s>"}, "'</s>' as its eos_token_id, which is none of the 300 tokens"),
     "an end beyond": ({"eos_token_id": [0, 300]}, ""),
     "torch's name of a dtype": ({"torch_dtype": "torch.float16"}, ""),
@@ -433,12 +519,27 @@ def test_a_tokenizer_that_does_not_fit_says_which_files_there_are(tmp_path):
         Checkpoint.open(tmp_path).tokenizer()
 
 
+def test_settings_of_a_tokenizer_that_are_none_are_named(spoilt):
+    for name, content in {"tokenizer_config.json": "null", "special_tokens_map.json": "[]"}.items():
+        (spoilt / name).write_text(content)
+        with pytest.raises(
+            CheckpointError, match=rf"no usable tokenizer: {name} must hold a JSON object; copy it again"
+        ):
+            Checkpoint.open(spoilt).encode("the model")
+        (spoilt / name).unlink()
+    assert Checkpoint.open(spoilt).encode("the model")
+
+
 def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, models, text):
     def cut(tensors):
         for name in ("model.embed_tokens.weight", "lm_head.weight"):
             tensors[name] = tensors[name][:280].clone()
 
     tiny_models.rewrite(spoilt, cut)
+    with pytest.raises(
+        InvalidWeightsError, match=r"where tokens were added or cut away, set vocab_size there to 280; e"
+    ):
+        anatomy.of(Checkpoint.open(spoilt))
     tiny_models.edit_json(spoilt / "config.json", lambda config: config.update(vocab_size=280))
     result = compare(spoilt, models["tuned"], text=text, progress=False)
     ran = {record.statistic for record in result.records if record.outcome}

@@ -8,6 +8,7 @@ pair of blocks, with both models running, and all blocks against all blocks of a
 kept goes into temporary files, batch by batch, where it is large.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
+from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, one_line
 from provlab.models import anatomy as anatomy_module
 from provlab.models.anatomy import Anatomy
 from provlab.models.canonical import SEEN, merged, shares
@@ -134,11 +135,13 @@ def mlp_activations(
     ids = _checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
     network = _network(model, device, dtype)
-    rows_of = dict.fromkeys(("input", "output"), anatomy.width)
-    room = Room([(rows_of.get(kind, anatomy.mlp_width), len(kept)) for kind, _ in places], in_memory=in_memory)
+    rows_of = {
+        (kind, b): anatomy.width if kind in ("input", "output") else _hidden_units(anatomy, b) for kind, b in places
+    }
+    room = Room([(rows, len(kept)) for rows in rows_of.values()], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
-    looks = {b: _Look.at(anatomy, kept) for b, *_ in by_units}
+    looks = {b: _Look.at(_hidden_units(anatomy, b), anatomy.width, kept) for b, *_ in by_units}
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
         block = values.detach().reshape(-1, values.shape[-1])
@@ -182,7 +185,7 @@ def mlp_activations(
             of_batch = torch.from_numpy(inside - first)
             if len(inside):
                 with suppress(_Enough):
-                    network.base_model(**_inputs(batch, network))
+                    _run(network.base_model, batch, network)
             first += batch.numel()
             column += len(inside)
     arrays = dict(zip(places, room.arrays(), strict=True))
@@ -226,10 +229,10 @@ class _Look:
     n: int = field(default=0, init=False)
 
     @classmethod
-    def at(cls, anatomy: Anatomy, kept: NDArray[np.int64]) -> "_Look":
+    def at(cls, units: int, width: int, kept: NDArray[np.int64]) -> "_Look":
         columns = np.unique(np.linspace(0, len(kept) - 1, min(len(kept), SEEN)).astype(np.int64))
-        on_text = np.empty((anatomy.mlp_width, len(columns)), np.float32)
-        return cls(np.zeros(anatomy.mlp_width), np.zeros(anatomy.width), columns, on_text)
+        on_text = np.empty((units, len(columns)), np.float32)
+        return cls(np.zeros(units), np.zeros(width), columns, on_text)
 
     def fired(self, block: NDArray[np.float32]) -> None:
         self.squares += np.einsum("ij,ij->j", block, block, dtype=np.float64)
@@ -267,6 +270,7 @@ def next_token_log_probs(
         A logit is NaN or Inf.
     """
     anatomy = _anatomy(model)
+    anatomy.require_tokens()
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = _checked_tokens(tokens, anatomy, BATCH)
@@ -278,7 +282,7 @@ def _log_probs(
 ) -> Iterator[NDArray[np.float32]]:
     for batch in ids.split(BATCH):
         with torch.inference_mode():
-            logits = network(**_inputs(batch, network)).logits.to("cpu", torch.float32)
+            logits = _run(network, batch, network).logits.to("cpu", torch.float32)
             if not _finite(logits):
                 raise _not_finite(model, "the logits", network)
             log_probs = torch.log_softmax(logits, dim=-1)
@@ -376,6 +380,11 @@ def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     return anatomy.module(role, block), slice(start, start + part.sizes[n])
 
 
+def _hidden_units(anatomy: Anatomy, block: int) -> int:
+    """Hidden units of one block's MLP: a decoder may have others than its encoder."""
+    return anatomy.shape("up", block)[0] if ("up", block) in anatomy._index else anatomy.mlp_width
+
+
 def _of_experts(module: nn.Module) -> nn.Module:
     """The module that adds up the experts of a transformer block; a module without experts is what it is."""
     return next((child for child in module.children() if hasattr(child, "experts")), module)
@@ -385,7 +394,9 @@ def _first_of(network: "PreTrainedModel", anatomy: Anatomy, block: int) -> nn.Mo
     """The module of one transformer block: the longest path that all of its tensors share."""
     paths = [part.name.split(".") for part in anatomy.parts if part.block == block]
     together = [names[0] for names in zip(*paths, strict=False) if len(set(names)) == 1]
-    return _module(network, ".".join(together[: together.index(str(block)) + 1]))
+    # its number in its stack, which is another than the block's where some have no MLP, or stand in a decoder
+    number = next(place for place, word in enumerate(together) if word.isdigit())
+    return _module(network, ".".join(together[: number + 1]))
 
 
 def _shares(
@@ -444,7 +455,7 @@ def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_si
         )
     if array.min() < 0 or array.max() >= anatomy.vocab_size:
         raise InputError(f"tokens must lie in 0 to {anatomy.vocab_size - 1}, not {array.min()} to {array.max()}")
-    if anatomy.has("position_embedding") and array.shape[1] > (longest := anatomy.shape("position_embedding")[0]):
+    if (longest := anatomy.longest) is not None and array.shape[1] > longest:
         raise InputError(f"tokens must have at most {longest} in a sequence for this model, not {array.shape[1]}")
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
 
@@ -456,6 +467,29 @@ def _checked_positions(positions: NDArray[np.int64], n_positions: int) -> NDArra
     if array.min() < 0 or array.max() >= n_positions or (np.diff(array) <= 0).any():
         raise InputError(f"positions must ascend without repetition from 0 up to {n_positions - 1}")
     return array.astype(np.int64)
+
+
+#: what torch says where a sequence has more tokens than a table has positions
+_TOO_LONG = re.compile(r"out of (range|bounds)|size of tensor|expanded size|must match|device-side assert")
+
+
+def _run(part: nn.Module, batch: torch.Tensor, network: "PreTrainedModel") -> Any:
+    """Run a model, or its base model, over full sequences.
+
+    Raises
+    ------
+    InputError
+        It reads no sequences of this length. Few configs say so truly, and not each table of positions has a role.
+    """
+    try:
+        return part(**_inputs(batch, network))
+    except (IndexError, RuntimeError) as error:
+        if not _TOO_LONG.search(text := one_line(error)):
+            raise
+        raise InputError(
+            f"{type(network).__name__} does not run on sequences of {batch.shape[1]} tokens ({text}); lower "
+            "sequence_length"
+        ) from error
 
 
 def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.Tensor]:

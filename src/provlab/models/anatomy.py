@@ -159,6 +159,8 @@ class Anatomy:
         The class that the config names, where the table lacks it and the model was read by its tensors; else None.
     inputs
         What the model reads.
+    first_position
+        The row of the table of positions at which a sequence begins.
     """
 
     architecture: str
@@ -172,6 +174,7 @@ class Anatomy:
     mlp_width: int
     named: str | None = None
     inputs: str = "tokens"
+    first_position: int = 0
 
     @cached_property
     def _index(self) -> dict[tuple[str, int | None], TensorPart]:
@@ -260,11 +263,22 @@ class Anatomy:
             raise MissingRoleError(
                 f"{self.within} is compared by the weights of its language part ({self.architecture}) and not run"
             )
+        self.require_tokens()
+        return part.module
+
+    def require_tokens(self) -> None:
+        """Raise MissingRoleError if the model reads something else than tokens."""
         if self.inputs != "tokens":
             raise MissingRoleError(
                 f"{self.architecture} reads {self.inputs} and no tokens: it is compared by its weights, and not run"
             )
-        return part.module
+
+    @property
+    def longest(self) -> int | None:
+        """Tokens that a sequence may have by the table of positions; None where the model has none."""
+        if not self.has("position_embedding"):
+            return None
+        return self.shape("position_embedding")[0] - self.first_position
 
     def read(
         self, checkpoint: Weights, role: str, block: int | None = None, *, units: int | None = None
@@ -366,8 +380,8 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
     numbers = [n for n in range(counted) if not only or any(prefix + name.format(block=n) in left for name in only)]
     sizes["blocks"] = len(numbers)
     parts: list[TensorPart] = []
-    for part, block, expert in instances(architecture, sizes):
-        bare = part.name.format(block=None if block is None else numbers[block], expert=expert)
+    for part, block, number, expert in instances(architecture, sizes):
+        bare = part.called(number if number is None or part.decodes else numbers[number], expert)
         usual = bare if part.outside else prefix + bare
         stored = left.pop(usual, None) or (left.pop(outer + bare, None) if part.outside else None)
         if stored is None:
@@ -375,19 +389,17 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
                 continue
             _refuse_codes(checkpoint)
             _refuse_broken_promise(checkpoint, bare)
-            raise InvalidWeightsError(
-                f"{checkpoint.name} lacks the tensor {usual}, which {name} needs; its files are whole: give "
-                "the config and the weights of one model, as transformers saves them"
-            )
+            raise InvalidWeightsError(_lacks(checkpoint.name, usual, name, left))
         loaded = bare if part.outside else ((architecture.prefix and prefix) or architecture.prefix) + bare
         module = part.module or loaded.rpartition(".")[0]
         parts.append(_measured(checkpoint, stored, part, (block, expert, module), sizes))
     if any(checkpoint.dtype(part.name) not in _PLAIN for part in parts):
         _refuse_codes(checkpoint)
-    _check_blocks(checkpoint, architecture, left, counted + (config.get("num_nextn_predict_layers") or 0))
+    decoders = sizes.get("decoders", 0) if any(part.decodes for part in architecture.parts) else 0
+    _check_blocks(checkpoint, architecture, left, counted + (config.get("num_nextn_predict_layers") or 0), decoders)
     anatomy = Anatomy(
         architecture=name,
-        n_blocks=sizes["blocks"],
+        n_blocks=sizes["blocks"] + decoders,
         width=sizes["model"],
         vocab_size=sizes["vocab"],
         parts=tuple(parts),
@@ -396,6 +408,7 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
         within=checkpoint.architecture if sees(checkpoint.config) else None,
         mlp_width=sizes.get("mlp", sizes["expert"]),
         inputs=architecture.inputs,
+        first_position=_first_position(architecture, config),
     )
     if any("experts" in part.name for part in architecture.parts):
         from provlab.models import experts
@@ -404,6 +417,30 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
             _refuse_codes(checkpoint)
             raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {missing}; copy it again")
     return anatomy
+
+
+def _lacks(label: str, usual: str, architecture: str, left: Mapping[str, str]) -> str:
+    """Say that a tensor is not there, and which one may be it, with more words in its name."""
+
+    def within(name: str) -> bool:
+        words = iter(name.split("."))
+        return all(word in words for word in usual.split("."))  # in this order
+
+    there = next((stored for name, stored in sorted(left.items()) if within(name)), "")
+    remedy = f"it has {there}: rename its tensors as transformers saves them, or " if there else "its files are whole: "
+    return (
+        f"{label} lacks the tensor {usual}, which {architecture} needs; {remedy}give the config and the weights of one "
+        "model, as transformers saves them"
+    )
+
+
+def _first_position(architecture: Architecture, config: Mapping[str, Any]) -> int:
+    """Row of the table of positions at which a sequence begins: in some families behind that of padding."""
+    first = architecture.first_position
+    if first != "padding":
+        return int(first)
+    padding = config.get("pad_token_id")
+    return padding + 1 if isinstance(padding, int) and padding >= 0 else 2  # transformers' own default is 1
 
 
 def _prefixes(names: Collection[str], architecture: Architecture) -> tuple[str, str]:
@@ -483,22 +520,30 @@ def _measured(
         expected = (experts, *expected)
     if shape != expected:
         _refuse_codes(checkpoint)
+        grown = "vocab" in segments[0].axes and len(shape) == len(expected) and shape[1:] == expected[1:]
+        tokens = f"where tokens were added or cut away, set vocab_size there to {shape[0]}; else " if grown else ""
         raise InvalidWeightsError(
-            f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; give the config and the "
-            "weights of one model"
+            f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; {tokens}give the config "
+            "and the weights of one model"
         )
     return TensorPart(
         name, block, segments, rows, shape, part.transposed, part.interleaved, sizes["head"], experts, module
     )
 
 
-def _check_blocks(checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], n_blocks: int) -> None:
+def _check_blocks(
+    checkpoint: Tensors, architecture: Architecture, left_over: Mapping[str, str], encoders: int, decoders: int
+) -> None:
     """Refuse tensors of blocks that the config does not count."""
     patterns = {
-        re.escape(part.name.partition("{block}")[0]) + r"(\d+)\." for part in architecture.parts if part.per_block
+        re.escape(part.name.partition("{decoder}" if part.decodes else "{block}")[0]) + r"(\d+)\.": (
+            decoders if part.decodes else encoders
+        )
+        for part in architecture.parts
+        if part.per_block
     }
     for usual, name in left_over.items():
-        for pattern in patterns:
+        for pattern, n_blocks in patterns.items():
             match = re.match(f"({re.escape(architecture.prefix)})?{pattern}", usual)
             if match and int(match[2]) >= n_blocks:
                 raise InvalidWeightsError(

@@ -38,7 +38,7 @@ KEYS = {
     "blocks": ("num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "model": ("hidden_size", "n_embd", "d_model", "dim"),
 }
-_MOST = {"blocks": 2_000, "experts": 10_000}  # numbers beyond these are damage
+_MOST = {"blocks": 2_000, "decoders": 2_000, "experts": 10_000}  # numbers beyond these are damage
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Part:
-    """One tensor of the file, or one per block if its name holds ``{block}``.
+    """One tensor of the file, or one per block if its name holds ``{block}``, or ``{decoder}`` in a second stack.
 
     Attributes
     ----------
@@ -93,7 +93,16 @@ class Part:
     @property
     def per_block(self) -> bool:
         """Whether there is one such tensor in every block."""
-        return "{block}" in self.name
+        return "{block}" in self.name or self.decodes
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it belongs to a block of the decoder, in a model that has an encoder too."""
+        return "{decoder}" in self.name
+
+    def called(self, number: int | None, expert: int | None) -> str:
+        """Name of the tensor in one block, by the number that this has in its stack."""
+        return self.name.format(block=number, decoder=number, expert=expert)
 
 
 @dataclass(frozen=True)
@@ -110,6 +119,7 @@ class Architecture:
     keys: Mapping[str, str] = field(default_factory=dict)
     only: str = ""
     inputs: str = "tokens"
+    first_position: int | str = 0
 
     def base(self) -> "Architecture":
         """Return the base model alone: no prefix, and nothing that stands outside it."""
@@ -139,10 +149,10 @@ def layouts() -> Iterator[tuple[str, Architecture]]:
 @cache
 def families() -> dict[str, str]:
     """Return the first class of each family in the table."""
-    return {family: name for name in reversed(_rows()) if (family := _family(name))}
+    return {family: name for name in reversed(_rows()) if (family := family_of(name))}
 
 
-def _family(name: str) -> str:
+def family_of(name: str) -> str:
     """Return the name of a class without its head."""
     return next((name.removesuffix(head) for head in _HEADS if name.endswith(head)), "")
 
@@ -175,7 +185,7 @@ def _parts(text: str) -> Iterator[Part]:
             yield from _parts(group)
             continue
         roles, *marks = words
-        name.format(block=0, expert=0)  # raises KeyError for an argument that the line lacks
+        name.format(block=0, decoder=0, expert=0)  # raises KeyError for an argument that the line lacks
         options: dict[str, Any] = {mark.partition("=")[0]: mark.partition("=")[2] or True for mark in marks}
         segments = tuple(map(_segment, roles.replace("],", "] ").split() if "[" in roles else roles.split(",")))
         tensor, _, bias = name.partition("+")
@@ -206,12 +216,17 @@ def described(name: str) -> Architecture:
     UnknownArchitectureError
         The table has no such family.
     """
-    family, in_table = _family(name), families()
+    family, in_table = family_of(name), families()
     if name in _rows():
         return _in_table(name)
     if family in in_table:
         architecture = _in_table(in_table[family])
-        return replace(architecture.base(), prefix="" if name.endswith("Model") else architecture.prefix)
+        if name.endswith("EncoderModel"):
+            architecture = replace(architecture, parts=tuple(part for part in architecture.parts if not part.decodes))
+        return replace(
+            architecture.base(),
+            prefix="" if name in (f"{family}Model", f"{family}EncoderModel") else architecture.prefix,
+        )
     if instead := without_mlps(name):
         raise UnknownArchitectureError(
             f"the architecture {name} has no MLPs, but {instead}: no statistic of hidden units applies to it"
@@ -228,8 +243,8 @@ def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> st
     That is how encoders of sentences lie on the hub: saved as the base model, with the config of what it was begun
     from. transformers draws the head at random. A head that is tied to the embedding is no tensor, and not missing.
     """
-    base = f"{_family(name)}Model"
-    if name == base or (name not in _rows() and _family(name) not in families()):
+    base = f"{family_of(name)}Model"
+    if name == base or (name not in _rows() and family_of(name) not in families()):
         return None
     architecture = described(name)
     embedding, outside = architecture.parts[0].name, [part for part in architecture.parts if part.outside]
@@ -241,7 +256,7 @@ def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> st
 
 def without_mlps(name: str) -> str | None:
     """Return what a class has in place of MLPs, if the table says so."""
-    instead: str | None = _table()["no_mlp"].get(_family(name))
+    instead: str | None = _table()["no_mlp"].get(family_of(name))
     return instead
 
 
@@ -302,6 +317,8 @@ def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | N
         if any(config.get(key) for key in keys):  # DeBERTa counts 0 types where it has none
             sizes[axis] = size(axis, *keys)
     own = own or {}
+    if own.get("decoders"):  # T5's older configs count both stacks at once
+        sizes["decoders"] = size("decoders", default=sizes["blocks"])
     sizes |= {axis: size(axis, key) for axis, key in own.items() if axis not in sizes}
     return {axis: length for axis, length in sizes.items() if own.get(axis) != ""}
 
@@ -312,12 +329,19 @@ def config_axis(axis: str) -> str:
     return "expert" if number.isdigit() else number or axis
 
 
-def instances(architecture: Architecture, sizes: Mapping[str, int]) -> Iterator[tuple[Part, int | None, int | None]]:
-    """Yield every part with each block and expert it exists for."""
+def instances(
+    architecture: Architecture, sizes: Mapping[str, int]
+) -> Iterator[tuple[Part, int | None, int | None, int | None]]:
+    """Yield every part with each block it exists for, the block's number in its stack, and each expert.
+
+    Blocks of a decoder come after those of its encoder.
+    """
+    blocks = sizes["blocks"]
     for part in architecture.parts:
-        for block in range(sizes["blocks"]) if part.per_block else (None,):
+        before, there = (blocks, sizes.get("decoders", 0)) if part.decodes else (0, blocks)
+        for number in range(there) if part.per_block else (None,):
             for expert in range(sizes["experts"]) if "{expert}" in part.name else (None,):
-                yield part, block, expert
+                yield part, None if number is None else before + number, number, expert
 
 
 def for_expert(segment: Segment, expert: int | None) -> Segment:

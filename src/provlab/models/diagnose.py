@@ -40,14 +40,14 @@ _CODES = {
     ".scales": "MLX",
     "_blocks": "MXFP4",
 }
+#: how pickles begin, and the archives in which torch puts them
+_PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04")
 #: first bytes of a file -> what it is, and the remedy
 _CONTENTS = {
     b"version https://git-lfs": "it is a pointer of Git LFS, not the file itself: run git lfs pull",
     b"<": "it is a web page, saved in place of the file (a login or an error): download it again",
     b"GGUF": "it is GGUF under another name: name it model.gguf, alone in a folder",
-    **dict.fromkeys(
-        (b"PK\x03\x04", b"\x80\x02", b"\x80\x04"), "it is a pickle under another name: convert it to safetensors"
-    ),
+    **dict.fromkeys(_PICKLED, "it is a pickle under another name: convert it to safetensors"),
 }
 
 
@@ -115,14 +115,18 @@ def codes(names: Iterable[str], config: Mapping[str, Any], integers: Iterable[st
     )
 
 
-def content(path: Path) -> str:
-    """Name a file that should be weights or JSON and is not, with the remedy; ``""`` if nothing shows that."""
+def content(path: Path, *, pickled: bool = False) -> str:
+    """Name a file that should be weights or JSON and is not, with the remedy; ``""`` if nothing shows that.
+
+    Where it may be a pickle, that is nothing to be named.
+    """
     try:
         with path.open("rb") as stream:
             begins = stream.read(200).lstrip()
     except OSError:
         return ""
     signs = [sign for sign in _CONTENTS if begins.startswith(sign) and not (sign == b"GGUF" and path.suffix == ".gguf")]
+    signs = [sign for sign in signs if not (pickled and sign in _PICKLED)]
     return _CONTENTS[signs[0]] if signs else ""
 
 

@@ -6,6 +6,9 @@ from typing import Any
 from provlab.errors import InvalidWeightsError, one_line
 from provlab.models.architectures import described, families
 
+#: of which a config may name several
+_SEVERAL = "eos_token_id"
+
 
 def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Name the class of a checkpoint whose config names none, from its ``model_type`` and its tensors.
@@ -34,7 +37,7 @@ def class_of(model_type: object) -> str | None:
 def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a config that should be ids of tokens and are none, with which no model can be made.
 
-    That is text in place of an id, and a token for padding that is not below the size of the vocabulary.
+    That is text in place of an id, several for what is one, and padding that is not below the size of the vocabulary.
     """
     size = config.get("vocab_size")
 
@@ -42,7 +45,8 @@ def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
         return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
     def known(key: str, value: Any) -> bool:
-        if not all(map(whole, value if isinstance(value, list) else [value])):
+        several = isinstance(value, list) and key.endswith(_SEVERAL)
+        if not all(map(whole, value if several else [value])):
             return False
         return key != "pad_token_id" or not (isinstance(value, int) and isinstance(size, int) and value >= size)
 

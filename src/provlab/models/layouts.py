@@ -66,7 +66,7 @@ def by_tensors(
 def _fits(names: Iterable[str], architecture: Architecture) -> bool:
     """Whether a file has the tensors that block 0 needs, and an up projection, wherever the base model stands."""
     in_block = [part for part in architecture.parts if part.per_block]
-    ends = {(part.name.format(block=0, expert=0)): part for part in in_block}
+    ends = {part.called(0, 0): part for part in in_block}
     met = {end for name in names for end in _endings(name) if end in ends}
     needed = {end for end, part in ends.items() if not part.optional}
     return needed <= met and "up" in {segment.role for end in met for segment in ends[end].segments}

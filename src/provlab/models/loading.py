@@ -108,10 +108,12 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
     settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with usable_tokenizer(checkpoint.source, tuple(sorted(names & _VOCABULARIES))), _loading, _quiet_transformers():
         try:
-            made = transformers.AutoTokenizer.from_pretrained(folder, **settings)
+            made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
             if "tokenizer.json" in names or not (reads := _files_of(made)) or reads & names:
                 return made
         except Exception:  # whatever a class makes of files that are not its own; the error goes on unless they decide
+            for name in sorted(names & _SETTINGS):
+                _json_object(folder / name)
             if not _kind_by_files(names):
                 raise
         kind = _kind_by_files(names)
@@ -121,6 +123,41 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
 #: files with all tokens of a tokenizer
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model")
 _VOCABULARIES = {"tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", *_SENTENCEPIECE}
+
+
+#: files with settings of a tokenizer, each a JSON object
+_SETTINGS = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
+#: in place of a chat template that is none, so that only who asks for it meets an error
+_NO_TEMPLATE = "{{ raise_exception('it is neither a text nor a list of texts with names') }}"
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON object; raise ValueError, with the file's name, if it is none."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is no valid JSON; copy it again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} must hold a JSON object; copy it again")
+    return content
+
+
+def _template_in_place(folder: Path) -> dict[str, Any]:
+    """Return the chat template to be used in place of that of the settings, if this one is no template."""
+    try:
+        template = _json_object(folder / "tokenizer_config.json").get("chat_template")
+    except (OSError, ValueError):  # absent, or broken as a whole
+        return {}
+    if isinstance(template, list):
+        pairs = [
+            (entry.get("name"), entry.get("template")) if isinstance(entry, dict) else (0, 0) for entry in template
+        ]
+    else:
+        pairs = (
+            [*template.items()] if isinstance(template, dict) else [("default", "" if template is None else template)]
+        )
+    fits = all(isinstance(text, str) for pair in pairs for text in pair)
+    return {} if fits else {"chat_template": _NO_TEMPLATE}
 
 
 def _files_of(tokenizer: "PreTrainedTokenizerBase") -> set[str]:
@@ -181,9 +218,19 @@ def usable_tokenizer(source: str, files: Sequence[str] = ()) -> Iterator[None]:
         raise CheckpointError(f"{source} has no usable tokenizer: {one_line(error, 160)}{made_from}") from error
 
 
+#: takes the place of the function that gives a template the day: it is that which Llama 3's has where it is told none
+_DAY = (
+    "{%- macro strftime_now(format) -%}{%- if format == '%Y-%m-%d' -%}2024-07-26{%- else -%}26 Jul 2024{%- endif -%}"
+    "{%- endmacro -%}"
+)
+
+
 @contextmanager
 def usable_template(source: str, tokenizer: "PreTrainedTokenizerBase") -> Iterator[str]:
-    """Yield the tokenizer's one chat template; within, what a template raises is a CheckpointError that says so."""
+    """Yield the tokenizer's one chat template; within, what a template raises is a CheckpointError that says so.
+
+    A template that writes the day writes the same one always, so that a result of today can be had again tomorrow.
+    """
     templates = tokenizer.chat_template
     where = "mend chat_template in tokenizer_config.json, or chat_template.jinja"
     if isinstance(templates, dict) and "default" not in templates and len(templates) > 1:
@@ -191,7 +238,7 @@ def usable_template(source: str, tokenizer: "PreTrainedTokenizerBase") -> Iterat
         raise CheckpointError(f"{source} has {len(templates)} chat templates ({names}) and none named default; {where}")
     single = templates.get("default", next(iter(templates.values()))) if isinstance(templates, dict) else templates
     try:
-        yield str(single)
+        yield (_DAY if "strftime_now" in str(single) else "") + str(single)
     except Exception as error:  # a template is a program, and may raise what it likes
         why = one_line(error)
         raise CheckpointError(f"{source} has a chat template that cannot be used: {why}; {where}") from error

@@ -122,8 +122,12 @@ class LocalFiles:
         self.root = place.resolve()
         self.label = str(self.root / self.chosen)
         if not self.chosen and not sets_of(self._names):  # an archive names files by their hashes
-            unknown = [entry for entry in entries if "." not in entry.name and begins_as_gguf(entry)]
-            self.chosen = unknown[0].name if len(unknown) == 1 else ""
+            unknown = sorted(str(entry) for entry in entries if begins_as_gguf(entry))
+            if len(unknown) > 1:
+                raise CheckpointError(
+                    f"{place} holds several models; give the path of one: {unknown[0]} or {unknown[1]}"
+                )
+            self.chosen = Path(unknown[0]).name if unknown else ""
         # In a snapshot of the hub's cache every file is a link into the blobs of the same repository.
         self._allowed = [self.root]
         self.name = folder.stem if gguf else f"{self.root.name}/{self.chosen}" if folder.is_file() else self.root.name

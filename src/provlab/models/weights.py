@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
-from provlab.models.architectures import described, sees
+from provlab.models.architectures import described, family_of, sees
 from provlab.models.counting import count_bytes
 from provlab.models.formats.container import FORMATS, Container, TensorInfo, parts_of, sets_of
 from provlab.models.formats.dtypes import itemsize, values
@@ -104,6 +104,9 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
     before = next(iter(met), "").removesuffix(architecture.prefix)
     if before and not before.endswith(".") and architecture.prefix != "model.":
         return ""  # the end of a longer name, as ``bert.`` is of ``roc_bert.``; ``language_model.`` is a wrapper
+    word = before.replace("_", "").removesuffix(".")
+    if word and word in family_of(named[0]).lower():
+        return ""  # what transformers calls the base model of a class whose row of the table begins with another
     # no wrapper, but a part of the model, where other blocks lie elsewhere: an encoder beside a decoder
     return before if all(name.startswith(before) for name in names if _IN_BLOCK.search(name)) else ""
 
@@ -196,6 +199,11 @@ class WeightFiles:
         self.others = tuple(other.file for other in others)
         self.format = kind
         if kind.pickled and not allow_pickle:
+            if first.endswith(".bin") and source.here(first):
+                from provlab.models import diagnose  # rarely met
+
+                if other := diagnose.content(source.path(first), pickled=True):
+                    raise CheckpointError(f"{source.label} has {first}, but {other}")
             raise CheckpointError(
                 f"{source.label} has weights only as pickle ({kind.single}); convert them to safetensors, or "
                 "pass --allow-pickle (allow_pickle=True) if you trust the source"

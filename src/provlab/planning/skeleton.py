@@ -71,7 +71,7 @@ class Skeleton:
                 f"{self.name}: no model has {sizes['blocks']} blocks of {sizes['experts']} experts, as its config says"
             )
         shapes = {}
-        for part, block, expert in instances(architecture, sizes):
+        for part, _, number, expert in instances(architecture, sizes):
             role = part.segments[0].role
             left_out = role != "head" or config.get("tie_word_embeddings")
             if part.optional and left_out and (expert is None or len(part.segments[0].axes) == 1):
@@ -84,7 +84,7 @@ class Skeleton:
                     f"{self.name}: the config does not say how long the axis {error} of {role} is"
                 ) from None
             shape = (sum(lengths[0] for lengths in axes), *axes[0][1:])
-            bare = part.name.format(block=block, expert=expert)
+            bare = part.called(number, expert)
             name = bare if part.outside else architecture.prefix + bare
             shape = shape[::-1] if part.transposed else shape
             shapes[name] = (sizes["experts"], *shape) if part.stacked else shape

@@ -380,13 +380,11 @@ def numel(model: Model, name: str, rows: int | None = None) -> int:
 
 def require_positions(statistic: Statistic, model: Model, options: Options) -> None:
     """Raise NotComparableError if the model's table of positions is shorter than the inputs."""
-    if model.anatomy.has("position_embedding"):
-        positions = model.anatomy.shape("position_embedding")[0]
-        if options.sequence_length > positions:
-            raise NotComparableError(
-                f"{statistic.name} reads sequences of {options.sequence_length} tokens, but {model.name} has only "
-                f"{positions} positions; lower sequence_length"
-            )
+    if (positions := model.anatomy.longest) is not None and options.sequence_length > positions:
+        raise NotComparableError(
+            f"{statistic.name} reads sequences of {options.sequence_length} tokens, but {model.name} has only "
+            f"{positions} positions; lower sequence_length"
+        )
 
 
 def aggregated(blocks: Sequence[BlockResult]) -> Outcome:

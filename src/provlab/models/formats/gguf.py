@@ -248,8 +248,8 @@ def _names(kind: str, config: Mapping[str, Any]) -> dict[str, list[str]]:
     n_blocks, n_experts = config["num_hidden_layers"], config.get("num_experts", 0)
     architecture, theirs = described(config["architectures"][0]), gguf.get_tensor_name_map(arch, n_blocks)
     names: dict[str, list[str]] = {}
-    for part, block, expert in instances(architecture, {"blocks": n_blocks, "experts": n_experts}):
-        name = ("" if part.outside else architecture.prefix) + part.name.format(block=block, expert=expert)
+    for part, _, number, expert in instances(architecture, {"blocks": n_blocks, "experts": n_experts}):
+        name = ("" if part.outside else architecture.prefix) + part.called(number, expert)
         of_all = re.sub(r"\.experts\.\d+\.", ".experts.", name)
         if usual := theirs.get_name(of_all, try_suffixes=(".weight", ".bias")):
             names.setdefault(usual, []).append(name)
