@@ -75,7 +75,7 @@ COMMANDS = {
 EXCHANGES = {"32,000, exchange": (32_000, 25), "32,000, 100 tokens, exchange": (32_000, 100)}
 CHAINS, STEPS = 4, 60  # of an exchange
 COLUMNS = (
-    "row", "vocabulary", "length", "n", "way", "cpu", "system", "memory", "a", "b", "each", "rhat", "least", "note",
+    "row", "vocabulary", "length", "n", "way", "cpu", "system", "memory", "outputs", "in_z", "each", "rhat", "least", "note",
     "commit", "date", "machine",
 )  # fmt: skip
 Way = Callable[[], int]  # does some work and returns how many sequences that was
@@ -289,7 +289,7 @@ def certain(folder: Path, vocabulary: int) -> None:
     head, spread = network.lm_head.weight.data, math.sqrt(0.9 * math.log(vocabulary))
     torch.nn.init.normal_(head, std=spread / math.sqrt(config.hidden_size))  # logits of this spread: half the entropy
     reader = nll.sequence_nll(network, ids=np.arange(3, vocabulary), start=[1])  # without control tokens
-    text = 3 + write(reader, 500, 25, tempers=[1.0], seed=0)["tokens"]
+    text = 3 + write(reader, 200, 25, tempers=[1.0], seed=0)["tokens"]
     (folder / "text").write_text(" ".join(f"w{token}" for token in text.ravel()), encoding="utf-8")
     for name in "ab":
         network.save_pretrained(folder / name)
@@ -303,10 +303,10 @@ def command(folder: Path, vocabulary: int, length: int, n: int) -> dict[str, Any
     settings = ["--length", str(length), "--sequences", str(n), "--json", str(result)]
     row = cost(["diff", *places[:2], "--text", places[2], *settings], folder)
     sides = json.loads(result.read_text(encoding="utf-8"))["sides"] if not row["status"] else []
-    worth = [side["effective"] for side in sides]
+    outputs, in_z = ([side[name] for side in sides] for name in ("worth", "effective"))
     return {
         "way": "written", "cpu": row["cpu"], "system": row["system"], "memory": row["memory"],
-        "a": worth[0], "b": worth[1], "each": row["cpu"] / min(worth),
+        "outputs": min(outputs), "in_z": min(in_z), "each": row["cpu"] / min(outputs),
     }  # fmt: skip
 
 
@@ -326,7 +326,7 @@ def by_exchange(folder: Path, length: int) -> dict[str, Any]:
         worth, why = math.nan, str(error)
     return {
         "way": f"exchange, {CHAINS} chains, {STEPS} steps, {len(samples.temperatures)} levels", "cpu": seconds,
-        "a": worth, "each": seconds / worth, "rhat": float(np.nanmax(gate.rhat)), "least": float(gate.ess.min()),
+        "in_z": worth, "each": seconds / worth, "rhat": float(np.nanmax(gate.rhat)), "least": float(gate.ess.min()),
         "note": why,
     }  # fmt: skip
 
