@@ -8,24 +8,49 @@ model with one sequence, and with 256 at a time. The networks are untrained, whi
 
 Rates are by CPU time of this process, the best of three rounds in which all ways take turns; what can be compared
 between machines is the ratio. Run with the number of digits below the prefix: ``python benchmarks/modeldiff.py 5``.
+
+``python benchmarks/modeldiff.py whole`` measures the command instead: `provlab diff` of two small Llamas at three
+sizes of the vocabulary, each in a process of its own, and inputs of 100 tokens at 32,000, written and by replica
+exchange. The Llamas are untrained, with a head so large that a token costs about half of what it would under a uniform
+law, as in trained ones; B is A with noise; the text is what A writes. Rows are appended to the file that the page *How
+it scales* shows, `WHOLE`; names of rows, as further arguments, ask for some of them.
 """
 
+import csv
+import json
 import math
 import os
+import platform
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch starts its threads
 
 import numpy as np
+import tokenizers
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
+from vocabulary import cost
 
-from provlab.modeldiff import nll
+from provlab.kept import Kept
+from provlab.modeldiff import nll, pipeline, reweighting
+from provlab.modeldiff.diagnostics import NotConverged, converged
 from provlab.modeldiff.generation import write
 from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite
+from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
 from provlab.planning import diff
@@ -39,6 +64,20 @@ ROUNDS = 3
 PLAIN = 200  # sequences that the plain loop is given: its rate does not depend on the number
 SIZES = ((64, 512), (128, 512), (64, 8192))  # width and vocabulary of the Llamas whose judging is timed
 DIGITS = 8
+WHOLE = Path(__file__).parents[1] / "src/provlab_study/how_it_scales/whole.csv"
+#: vocabulary, tokens of an input, sequences of each model
+COMMANDS = {
+    "512": (512, 25, 200),
+    "32,000": (32_000, 25, 200),
+    "128,256": (128_256, 25, 100),
+    "32,000, 100 tokens": (32_000, 100, 200),
+}
+EXCHANGES = {"32,000, exchange": (32_000, 25), "32,000, 100 tokens, exchange": (32_000, 100)}
+CHAINS, STEPS = 4, 60  # of an exchange
+COLUMNS = (
+    "row", "vocabulary", "length", "n", "way", "cpu", "system", "memory", "outputs", "in_z", "each", "rhat", "least", "note",
+    "commit", "date", "machine",
+)  # fmt: skip
 Way = Callable[[], int]  # does some work and returns how many sequences that was
 
 
@@ -233,9 +272,95 @@ def enumeration(free: int) -> None:
         )
 
 
+def certain(folder: Path, vocabulary: int) -> None:
+    """Save two Llamas whose next token is about as certain as a trained one's, and a text of the first."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocabulary, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    network = LlamaForCausalLM(config).eval()
+    names = ["<unk>", "<s>", "</s>", *(f"w{i}" for i in range(3, vocabulary))]
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    head, spread = network.lm_head.weight.data, math.sqrt(0.9 * math.log(vocabulary))
+    torch.nn.init.normal_(head, std=spread / math.sqrt(config.hidden_size))  # logits of this spread: half the entropy
+    reader = nll.sequence_nll(network, ids=np.arange(3, vocabulary), start=[1])  # without control tokens
+    text = 3 + write(reader, 200, 25, tempers=[1.0], seed=0)["tokens"]
+    (folder / "text").write_text(" ".join(f"w{token}" for token in text.ravel()), encoding="utf-8")
+    for name in "ab":
+        network.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+        head += 0.2 * head.std() * torch.randn_like(head)
+
+
+def command(folder: Path, vocabulary: int, length: int, n: int) -> dict[str, Any]:
+    """One `provlab diff` in a process of its own."""
+    places, result = [str(folder / name) for name in ("a", "b", "text")], folder / "result.json"
+    settings = ["--length", str(length), "--sequences", str(n), "--json", str(result)]
+    row = cost(["diff", *places[:2], "--text", places[2], *settings], folder)
+    sides = json.loads(result.read_text(encoding="utf-8"))["sides"] if not row["status"] else []
+    outputs, in_z = ([side[name] for side in sides] for name in ("worth", "effective"))
+    return {
+        "way": "written", "cpu": row["cpu"], "system": row["system"], "memory": row["memory"],
+        "outputs": min(outputs), "in_z": min(in_z), "each": row["cpu"] / min(outputs),
+    }  # fmt: skip
+
+
+def by_exchange(folder: Path, length: int) -> dict[str, Any]:
+    """Replica exchange of A, its ladder laid from infinity to the model's own temperature."""
+    (model,) = pipeline.open_models([str(folder / "a")], progress=False).values()
+    started = time.process_time()
+    settings = pipeline.Exchange(length, n_chains=CHAINS, n_steps=STEPS)
+    samples = pipeline.exchanged(model, settings, Kept(folder / "kept"))
+    seconds, gate = time.process_time() - started, converged(samples)
+    try:
+        draws = reweighting.reweight(samples)
+        z = np.quantile(samples.nll[-1], [0.05, 0.5])
+        worth = Direction.from_draws(draws.within(tuple(z)), draws.within(tuple(z)).nll, "A", tuple(z)).effective
+        why = ""
+    except NotConverged as error:
+        worth, why = math.nan, str(error)
+    return {
+        "way": f"exchange, {CHAINS} chains, {STEPS} steps, {len(samples.temperatures)} levels", "cpu": seconds,
+        "in_z": worth, "each": seconds / worth, "rhat": float(np.nanmax(gate.rhat)), "least": float(gate.ess.min()),
+        "note": why,
+    }  # fmt: skip
+
+
+def whole(names: list[str]) -> None:
+    """Append rows of the whole command and of replica exchange to `WHOLE`."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
+    about = {
+        "commit": commit.stdout.strip(), "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }  # fmt: skip
+    for name in names or [*COMMANDS, *EXCHANGES]:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch)
+            vocabulary, length, *n = (COMMANDS | EXCHANGES)[name]
+            certain(folder, vocabulary)
+            row = command(folder, vocabulary, length, *n) if n else by_exchange(folder, length)
+        row = dict.fromkeys(COLUMNS, "") | {"row": name, "vocabulary": vocabulary, "length": length} | row | about
+        row |= {"n": n[0] if n else CHAINS * STEPS}
+        print(row, flush=True)
+        new = not WHOLE.exists()
+        with WHOLE.open("a", encoding="utf-8", newline="") as file:
+            table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            if new:
+                table.writeheader()
+            table.writerow({key: round(value, 3) if isinstance(value, float) else value for key, value in row.items()})
+
+
 def main() -> None:
     """Print all tables."""
     torch.set_num_threads(1)
+    if sys.argv[1:2] == ["whole"]:
+        whole(sys.argv[2:])
+        return
     judging()
     print()
     sampling()

@@ -55,7 +55,7 @@ def made(folder: Path, vocabulary: int, seed: int) -> None:
 
 
 def cost(arguments: list[str], scratch: Path) -> dict[str, float | int]:
-    """Run a command of provlab; CPU seconds of its process, its peak of memory in MB, and how it ended."""
+    """Run a command of provlab: CPU seconds (the system's among them), peak memory in MB, exit code."""
     own = {**os.environ, "PROVLAB_CACHE": str(scratch / "cache"), "OMP_NUM_THREADS": "1"}
     with (scratch / "output").open("w") as output:
         process = subprocess.Popen(
@@ -70,6 +70,7 @@ def cost(arguments: list[str], scratch: Path) -> dict[str, float | int]:
         print((scratch / "output").read_text()[-600:], file=sys.stderr)
     return {
         "cpu": round(usage.ru_utime + usage.ru_stime, 2),
+        "system": round(usage.ru_stime, 2),
         "memory": round(usage.ru_maxrss / (1 if sys.platform == "darwin" else 1024)),
         "status": code,
     }

@@ -46,6 +46,25 @@ def test_what_is_read_is_the_losses_and_the_divergences_of_the_laws(models, read
         reading.measure([model.nll for model in models], EVERYTHING)
 
 
+@pytest.mark.parametrize("near", [1, 7 * 50, 1 << 16])
+def test_divergences_are_those_of_the_definition_however_many_laws_are_taken_at_once(near, monkeypatch):
+    rng = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(2, 6, 5, 50, generator=rng)
+    logits[:, 0, 0, 3] = -torch.inf  # a token that neither has: it adds nothing
+    logits[1, 1] = logits[0, 1]  # equal laws
+    p, q = torch.log_softmax(logits, dim=-1)
+    monkeypatch.setitem(reading._NEAR, "cpu", near)
+    found = reading.divergences(p, q).numpy()
+    for k, (first, second) in enumerate([(p, q), (q, p)]):
+        terms = first.double().exp() * torch.nan_to_num(first.double() - second.double())
+        np.testing.assert_allclose(found[k], terms.sum(dim=-1).numpy(), rtol=1e-5, atol=1e-6)
+    assert found.shape == (2, 6, 5)
+    assert (found[:, 1] == 0).all()
+    assert (found >= 0).all()
+    q[2, 2] = torch.nan
+    assert reading.divergences(p, q)[1, 2, 2].isnan()  # the law itself is NaN: measure refuses it
+
+
 def test_distances_beside_references_are_means_over_the_pieces(read):
     distance = excess.apart(read.distances, "all", ["m2", "m3"])
     both = (read.distances + read.distances.swapaxes(0, 1)).mean(axis=2) / 2

@@ -210,12 +210,12 @@ class SequenceNll:
                 answered, past = self.read(read, past_key_values=past, use_cache=True, **self._last)
             assert answered is not None  # without a start there is something to read
             plain = torch.log_softmax(answered[:, -1].to(device), dim=-1)  # (n, vocabulary)
-            self.refuse_non_finite(plain.amax(dim=-1).cpu().numpy())
             tempered = plain[:, None, :]  # (n, k, vocabulary)
             if not (tempers == 1).all():
                 tempered = torch.log_softmax(tempered * tempers[:, :, None], dim=-1)
             # by inverting the cumulative sum, in double: a tenth of the time of torch.multinomial
             reached = torch.cumsum(tempered[:, 0].exp(), dim=-1, dtype=torch.float64)
+            self.refuse_non_finite(reached[:, -1].cpu().numpy())  # the whole of each law
             drawn = chances[:, position - begin, None] * reached[:, -1:]
             read = torch.searchsorted(reached, drawn, right=True).clamp_(max=self.vocabulary - 1)
             tokens[:, position] = read[:, 0]

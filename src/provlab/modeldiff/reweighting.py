@@ -139,7 +139,8 @@ class DensityOfStates:
         ``(k + 1,)`` of NLL (nats per token).
     log10_count, log10_low, log10_high
         ``(k,)`` inputs in the bin, and the 95% interval by bootstrap over chains; NaN where the draws are worth fewer
-        than 30: with so few, intervals do not hold.
+        than 30 different inputs: with so few, intervals do not hold. A bin that holds fewer inputs than that never has
+        a number, however many draws there are: there `log10_seen` is what is known.
     log10_seen
         ``(k,)`` distinct inputs that were drawn, which is the least that there are; -inf where none was.
     effective

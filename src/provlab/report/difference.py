@@ -117,6 +117,7 @@ class Difference(views.Report):
             "model": self.models[k]["name"],
             "text_loss": self.text_loss[k] if self.text_loss else None,
             "written": self.parameters["n"],
+            "worth": output.worth,  # equally weighted draws behind them
             **{name: getattr(output, name) for name in ("divergence", "less_likely", "if_normal", "half", "by_z")},
             "in_z": len(inputs.difference) if inputs else 0,
             "effective": inputs.effective if inputs else 0.0,

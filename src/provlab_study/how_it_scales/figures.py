@@ -157,6 +157,39 @@ def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     return table(pd.DataFrame(columns), caption=caption)
 
 
+def whole_table(rows: pd.DataFrame, *, caption: str) -> Table:
+    """What whole comparisons took, measured beside the page (`benchmarks/modeldiff.py whole`).
+
+    Parameters
+    ----------
+    rows
+        Columns as that script writes them; ``outputs`` and ``in_z`` are effective draws of what a model writes and in
+        Z, of the model that has fewer; ``each`` CPU seconds for one of the former, or of the latter where there are no
+        others; ``rhat`` and ``least`` the highest R-hat and the fewest effective draws of the loss at any temperature.
+    """
+
+    def shown(name: str, form: str) -> "pd.Series[str]":
+        return rows[name].map(lambda value: "" if pd.isna(value) else form.format(value))
+
+    columns = {
+        "vocabulary": rows["vocabulary"].map(format_count),
+        "length": rows["length"],
+        "drawn": rows["way"].str.cat(rows["n"].astype(str), sep=", "),
+        "CPU s": shown("cpu", "{:.0f}"),
+        "of it the system's": shown("system", "{:.1f}"),
+        "peak MB": shown("memory", "{:,.0f}"),
+        "effective draws of outputs": shown("outputs", "{:,.0f}"),
+        "in Z": shown("in_z", "{:.3g}"),
+        "CPU s for one": shown("each", "{:.2g}"),
+        "R-hat": shown("rhat", "{:.2f}"),
+        "fewest effective draws": shown("least", "{:.0f}"),
+        "why no number": rows["note"].fillna(""),
+        "measured": rows["date"] + ", " + rows["commit"],
+    }
+    frame = pd.DataFrame(columns)
+    return table(frame.loc[:, (frame != "").any()], caption=caption)
+
+
 def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     """Shares of independent pairs that are rejected, with their 95% intervals."""
     frame = pd.DataFrame(rows)
