@@ -121,6 +121,7 @@ lint: env ## ruff: rules and format; layers of imports, and what commands reach;
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
 	@$(BIN)/python tests/layers/doors.py
+	@$(BIN)/python tests/layers/hidden.py
 	@$(BIN)/python tests/dead_code/unused.py
 	@$(BIN)/python tests/language/plain.py
 

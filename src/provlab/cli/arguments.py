@@ -11,6 +11,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from provlab import plugins, provenance
+from provlab import statistics as registry
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
 
@@ -57,8 +58,6 @@ class Parser(argparse.ArgumentParser):
 
 def _known() -> str:
     """Name the statistics, and the formats of weights that are read."""
-    from provlab import statistics as registry
-
     usual = ", ".join(registry.USUAL)
     others = ", ".join(name for name in registry.REGISTRY if name not in registry.USUAL)
     formats = (point.load() for point in plugins.named(plugins.FORMATS).values())

@@ -3,8 +3,10 @@
 import argparse
 from pathlib import Path
 
+from provlab import zoo
 from provlab.cli import arguments as common
 from provlab.errors import InputError
+from provlab.models.checkpoint import Checkpoint
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +34,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _disguise(arguments: argparse.Namespace) -> int:
     from provlab.models.attacks import catalogue
-    from provlab.models.checkpoint import Checkpoint
     from provlab.models.disguise import disguise
 
     if arguments.list:
@@ -54,6 +55,5 @@ def _disguise(arguments: argparse.Namespace) -> int:
 def _text(file: str | None) -> str:
     if file is not None:
         return Path(file).read_text(encoding="utf-8")
-    from provlab import zoo
 
     return zoo.held_out_text("prose")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from provlab import statistics as registry
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 from provlab.plots.numbers import format_duration as duration
@@ -46,7 +47,6 @@ def _plan(arguments: argparse.Namespace) -> int:
     common.check_json(arguments.json)
     if arguments.diff:
         return _plan_diff(arguments)
-    from provlab import statistics as registry
     from provlab.engine.memory import budget_for
     from provlab.planning.study import estimate
     from provlab.statistics.base import Options

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 from provlab.cli import arguments as common
 from provlab.cli.cluster import cluster, parse_resources
+from provlab.engine.store import Store
 from provlab.errors import InputError
 
 
@@ -41,7 +42,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _study(arguments: argparse.Namespace) -> int:
-    from provlab.engine.store import Store
     from provlab.studying import study
 
     common.check_json(arguments.json)

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from provlab.cli import arguments as common
+from provlab.engine.store import Store
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _tree(arguments: argparse.Namespace) -> int:
-    from provlab.engine.store import Store
     from provlab.growing import tree
 
     common.check_json(arguments.json)

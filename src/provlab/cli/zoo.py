@@ -3,6 +3,7 @@
 import argparse
 import fnmatch
 
+from provlab import zoo
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, nearest
 
@@ -24,8 +25,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from provlab import zoo
-
     edition = arguments.edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
     suffix = "" if edition == "default" else f"@{edition}"
@@ -47,8 +46,6 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _build(arguments: argparse.Namespace) -> int:
-    from provlab import zoo
-
     edition = arguments.edition or zoo.default_edition()
     jobs = {} if arguments.jobs is None else {"jobs": arguments.jobs}
     built = zoo.build(arguments.names or None, edition=edition, **jobs)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from provlab import provenance
+from provlab import plots, provenance
 from provlab import statistics as registry
 from provlab.engine.lineage import short_names
 from provlab.forest.descent import ERRORS
@@ -266,8 +266,6 @@ class Forest(views.Report):
 
     def drawn(self) -> "Figure":
         """Return the picture."""
-        from provlab import plots  # matplotlib
-
         edges = [(e.a, e.b, e.relation, e.joined == ESTIMATED, e.directed is not None) for e in self.edges]
         return plots.forest(self.sources, edges, short_names(self.sources))
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InputError, InvalidWeightsError, MissingRoleError, UnknownArchitectureError
+from provlab.models import diagnose, experts
 from provlab.models.architectures import (
     Architecture,
     Part,
@@ -28,6 +29,8 @@ from provlab.models.architectures import (
     sees,
     without_mlps,
 )
+from provlab.models.language import language_part
+from provlab.models.layouts import by_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -113,8 +116,6 @@ class TensorPart:
         """Take the tensor apart: role -> ``(output units, input units)``, or ``(units,)``."""
         rows = tensor.mT if self.transposed else tensor
         if self.experts:
-            from provlab.models import experts  # few models have any
-
             kinds = len(self.segments) // self.experts
             apart = experts.split(rows, self.experts, kinds, interleaved=self.interleaved)
             return {segment.role: apart[i] for i, segment in enumerate(self.segments)}
@@ -128,8 +129,6 @@ class TensorPart:
 
     def join(self, pieces: Mapping[str, Tensor]) -> Tensor:
         """Put together again what `split` took apart."""
-        from provlab.models import experts  # a comparison takes tensors apart alone
-
         parts = [pieces[segment.role] for segment in self.segments]
         rows = experts.joined(parts, self.experts, self.head_size, interleaved=self.interleaved)
         return rows.mT if self.transposed else rows
@@ -355,14 +354,11 @@ def of(checkpoint: Tensors) -> Anatomy:
         name = checkpoint.architecture
         config: Mapping[str, Any] = checkpoint.config
         if sees(config):
-            from provlab.models.language import language_part  # few models do more than language
-
             name, config = language_part(name, config)
         architecture = described(name)
     except UnknownArchitectureError as error:
         if without_mlps(name):
             raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
-        from provlab.models.layouts import by_tensors  # most classes are in the table
 
         return by_tensors(checkpoint, config, _compared, UnknownArchitectureError(f"{checkpoint.name}: {error}"))
     return _compared(checkpoint, name, architecture, config)
@@ -410,12 +406,10 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
         inputs=architecture.inputs,
         first_position=_first_position(architecture, config),
     )
-    if any("experts" in part.name for part in architecture.parts):
-        from provlab.models import experts
-
-        if missing := experts.missing(anatomy._index.keys(), anatomy.n_blocks, sizes["experts"]):
-            _refuse_codes(checkpoint)
-            raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {missing}; copy it again")
+    some = any("experts" in part.name for part in architecture.parts)
+    if some and (missing := experts.missing(anatomy._index.keys(), anatomy.n_blocks, sizes["experts"])):
+        _refuse_codes(checkpoint)
+        raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {missing}; copy it again")
     return anatomy
 
 
@@ -482,8 +476,6 @@ def _refuse_broken_promise(checkpoint: Tensors, name: str) -> None:
 
 def _refuse_codes(checkpoint: Tensors) -> None:
     """Raise InvalidWeightsError if tensors hold codes of a quantised copy."""
-    from provlab.models import diagnose
-
     names = checkpoint.tensor_names
     integers = (name for name in names if "int" in checkpoint.dtype(name) and not _BUFFERS.search(name))
     if message := diagnose.codes(names, checkpoint.config, integers):
@@ -503,8 +495,8 @@ def _measured(
 ) -> TensorPart:
     """Compare a tensor's shape with the config; `place` is its block, expert and module."""
     block, expert, module = place
-    experts = sizes["experts"] if part.stacked else 0
-    numbers = range(experts) if part.stacked else (expert,)
+    n_experts = sizes["experts"] if part.stacked else 0
+    numbers = range(n_experts) if part.stacked else (expert,)
     segments = tuple(for_expert(segment, number) for number in numbers for segment in part.segments)
     shape = checkpoint.shape(name)
     if len(segments) == 1 and len(shape) == len(segments[0].axes):
@@ -513,11 +505,11 @@ def _measured(
             sizes.setdefault(config_axis(axis), length)
     lengths = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in segments]
     rows = tuple(length[0] for length in lengths)
-    expected: tuple[int, ...] = (sum(rows) // max(experts, 1), *lengths[0][1:])
+    expected: tuple[int, ...] = (sum(rows) // max(n_experts, 1), *lengths[0][1:])
     if part.transposed:
         expected = expected[::-1]
-    if experts:
-        expected = (experts, *expected)
+    if n_experts:
+        expected = (n_experts, *expected)
     if shape != expected:
         _refuse_codes(checkpoint)
         grown = "vocab" in segments[0].axes and len(shape) == len(expected) and shape[1:] == expected[1:]
@@ -527,7 +519,7 @@ def _measured(
             "and the weights of one model"
         )
     return TensorPart(
-        name, block, segments, rows, shape, part.transposed, part.interleaved, sizes["head"], experts, module
+        name, block, segments, rows, shape, part.transposed, part.interleaved, sizes["head"], n_experts, module
     )
 
 

@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 from provlab import plugins
 from provlab.errors import CheckpointError, one_line
 from provlab.files import cache_dir, sha256_file
+from provlab.models import beside, diagnose, sources
 from provlab.models.architectures import headless, sees
 from provlab.models.counting import count_bytes
 from provlab.models.formats.container import is_weights
+from provlab.models.language import inferred, no_tokens
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
 
@@ -137,8 +139,6 @@ class Checkpoint:
         return (*self._notes, *([] if self._merged else [*self._of_weights(), *self._of_config()]))
 
     def _of_config(self) -> Iterator[str]:
-        from provlab.models.language import no_tokens
-
         named = self.config.get("architectures")
         first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
         if read := self._headless(first):
@@ -153,8 +153,6 @@ class Checkpoint:
     def _of_weights(self) -> Iterator[str]:
         stored, names = self._as_stored, self._files.names()
         if not self._files.chosen and sum(map(is_weights, names)) > len(stored.files) + len(stored.index):
-            from provlab.models import beside  # few folders have more than one set of weights
-
             yield from beside.sentences(
                 self.name, self._files, self._weights, local=isinstance(self._files, LocalFiles)
             )
@@ -206,8 +204,6 @@ class Checkpoint:
                 notes = (*base.notes, *weights.notes)
                 return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights, notes=notes)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
-            from provlab.models import sources  # rarely needed
-
             source = sources.plain(source)
             match = _SCHEME.fullmatch(source) if isinstance(source, str) else None
         if match:
@@ -218,8 +214,6 @@ class Checkpoint:
     def _open_scheme(cls, scheme: str, name: str, allow_pickle: bool) -> "Checkpoint":
         resolver = _resolver(scheme)
         if resolver is None:
-            from provlab.models import sources
-
             raise sources.unknown(scheme, name, {*_schemes, *plugins.named(plugins.SCHEMES)})
         takes = {"allow_pickle": allow_pickle} if _takes_pickle(resolver) else {}
         return cls(f"{scheme}:{name}", name, LocalFiles(Path(resolver(name, **takes))), allow_pickle=allow_pickle)
@@ -234,11 +228,8 @@ class Checkpoint:
         Where the config has none, it is inferred from ``model_type`` and tensors.
         """
         named = self.config.get("architectures")
-        if named is None:
-            from provlab.models.language import inferred  # few leave it out
-
-            if architecture := inferred(self.config, self.tensor_names):
-                return architecture
+        if named is None and (architecture := inferred(self.config, self.tensor_names)):  # few leave it out
+            return architecture
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
                 f'{self.source}: config.json names no architecture; add architectures, such as ["LlamaForCausalLM"]'
@@ -292,7 +283,6 @@ class Checkpoint:
         others = [name for name in self._files.names() if re.fullmatch(r"pytorch_model.*\.bin", name)]
         if self.pickled or not others or not isinstance(self._files, LocalFiles):
             return ""
-        from provlab.models import diagnose  # few folders have both
 
         return diagnose.rival(self._files, sorted(others), self._as_stored)
 

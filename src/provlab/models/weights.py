@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
+from provlab.models import diagnose
 from provlab.models.architectures import described, family_of, sees
 from provlab.models.counting import count_bytes
 from provlab.models.formats.container import FORMATS, Container, TensorInfo, parts_of, sets_of
@@ -143,8 +144,6 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
     except OSError as error:
         raise CheckpointError(f"{files.label}: {name} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        from provlab.models import diagnose
-
         why = diagnose.content(files.path(name)) or "copy it again"
         raise CheckpointError(f"{files.label}: {name} is no valid JSON; {why}") from error
     if not isinstance(content, dict):
@@ -369,8 +368,6 @@ def _weight_map(source: "Files", index: str) -> dict[str, str]:
 
 
 def _unreadable(source: "Files", missing: str) -> CheckpointError:
-    from provlab.models import diagnose  # only for a folder that is no checkpoint
-
     return CheckpointError(diagnose.unreadable(source, missing))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provlab import plots
 from provlab import statistics as registry
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
@@ -99,8 +100,6 @@ class Comparison(Tested):
 
     def figure(self) -> "Figure":
         """Per-block -log10 p of every statistic that has blocks."""
-        from provlab import plots
-
         blocks = self.blocks_frame().dropna(subset=["log10_p"])
         series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
         ran = {record.statistic: record.outcome for record in self.records if record.outcome}

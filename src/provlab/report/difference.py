@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from provlab import provenance
 from provlab.errors import InputError
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, Summary
@@ -459,8 +460,6 @@ class Difference(views.Report):
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines (see the README for the keys)."""
-        from provlab import provenance
-
         known = self.compared if self.carried else None
         bars = known and panel("", known, tail=0.001, seed=self.seed)
         rho = bars and {"edges": finite(bars.edges), "a": list(map(finite, bars.a)), "b": list(map(finite, bars.b))}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import provenance
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
@@ -256,8 +257,6 @@ class Tested(Report):
 
     def header(self, schema: str) -> dict[str, Any]:
         """Return what all JSON holds: the models, how they were compared, and how tests are corrected."""
-        from provlab import provenance
-
         return {
             "schema": schema,
             "models": list(self.models),

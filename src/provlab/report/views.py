@@ -12,6 +12,7 @@ import numpy as np
 from provlab.engine.table import PairRecord
 from provlab.models.architectures import sees
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.language import language_part
 from provlab.report.card import Card
 from provlab.statistics.results import Outcome
 
@@ -31,8 +32,6 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
     """Say which model this was: source, commit, digest, files, which of them were read in part, and as what codes."""
     within = None
     if sees(checkpoint.config):
-        from provlab.models.language import language_part
-
         within, _ = language_part(checkpoint.architecture, checkpoint.config)
     return {
         "source": source,

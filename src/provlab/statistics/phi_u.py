@@ -15,6 +15,8 @@ import numpy as np
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
+from provlab.models.canonical import up_rows
+from provlab.statistics import experts
 from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
 from provlab.statistics.base import BY_THEOREM, Features, Model, Options, Statistic, aggregated
 from provlab.statistics.order import OrderedRows
@@ -39,8 +41,6 @@ class UpRows(OrderedRows):
     @cached_property
     def really(self) -> OrderedRows:
         """Rows of the hidden units that the block really has, by all of its MLP's weights."""
-        from provlab.models.canonical import up_rows  # for few pairs: see `PhiU.compare_block`
-
         rows = up_rows(self.model.checkpoint, self.model.anatomy, self.block, self.rows, self.places)
         return OrderedRows.of(living_rows(rows, name="the up projection")[0], called=self.called)
 
@@ -63,8 +63,6 @@ class UpProjections(Features):
     def block(self, block: int | None) -> UpRows | dict[str, OrderedRows]:
         """Read the up projection of one block, or those of its experts by name."""
         if has_experts(self.model, block):
-            from provlab.statistics import experts
-
             return experts.up_rows(self.model, block)
         up = self.model.anatomy.read(self.model.checkpoint, "up", block, units=self.units)
         (rows,) = living_rows(up, name="the up projection")
@@ -166,8 +164,6 @@ class PhiU(Statistic):
         """
         seed = tie_seed(options.seed, self.name, block)
         if isinstance(a, dict) or isinstance(b, dict):
-            from provlab.statistics import experts
-
             pairs = experts.paired(a, b).items()
             return experts.best(
                 {names: correlation_with_identity(*rows, block, tie_seed(seed, *names)) for names, rows in pairs}

@@ -7,6 +7,7 @@ from provlab import provenance
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 from provlab_study.commands import check_checkout
+from provlab_study.publishing.results import Results
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +22,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _claims(arguments: argparse.Namespace) -> int:
     from provlab_study.publishing import claims
-    from provlab_study.publishing.results import Results
 
     common.check_json(arguments.json)
     if not arguments.results:

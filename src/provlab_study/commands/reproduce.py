@@ -14,6 +14,7 @@ from typing import Any
 from provlab import provenance
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout
+from provlab_study.publishing.results import Results
 
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
@@ -33,7 +34,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _reproduce(arguments: argparse.Namespace) -> int:
     from provlab_study.publishing import plan as plans
-    from provlab_study.publishing.results import Results
 
     check_checkout()
     plan = plans.Plan.read(Path(arguments.plan))

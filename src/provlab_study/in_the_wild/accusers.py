@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from provlab.errors import ProvlabError
 from provlab.files import digest
 from provlab.statistics.base import Model, Options
+from provlab.statistics.text import encode
 
 Array = NDArray[np.float32]
 
@@ -80,7 +81,6 @@ class Portrait:
     def inputs(self) -> NDArray[np.int64]:
         """Token ids, ``(n_sequences, sequence_length)``: of the text if there is one, else drawn."""
         from provlab.models.activations import random_tokens
-        from provlab.statistics.text import encode
 
         if self.options.text:
             return encode(self.model.checkpoint, self.options)

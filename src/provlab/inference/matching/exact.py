@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from provlab.inference.matching import assignment, certificate
 from provlab.inference.matching.cosine import Assignment, UnitRows, cosines, cosines_float64, elsewhere, unit_rows
+from provlab.inference.matching.dependent import distinct_best
 from provlab.inference.matching.polish import polish
 
 WORTH_TRYING = 2**32  # multiplications of the whole product, below which there is little to save
@@ -36,12 +37,10 @@ def best_by_cosine(
     unsigned
         For the absolute values of the cosines.
     """
-    if elsewhere() is None and len(first) * len(second) * first.shape[1] >= WORTH_TRYING:
-        from provlab.inference.matching.dependent import distinct_best  # for matrices of language models alone
-
-        if (distinct := distinct_best(first, second, order=order, unsigned=unsigned)) is not None:
-            indices, values = distinct
-            return Assignment(indices, float(values.sum()), 0.0, True)
+    large = len(first) * len(second) * first.shape[1] >= WORTH_TRYING
+    if elsewhere() is None and large and (distinct := distinct_best(first, second, order=order, unsigned=unsigned)):
+        indices, values = distinct
+        return Assignment(indices, float(values.sum()), 0.0, True)
     similarity = cosines(first, second, order=order, unsigned=unsigned)
     solution = assignment.solve(similarity)
     polished = polish(similarity, solution, first, second, order=order, unsigned=unsigned)

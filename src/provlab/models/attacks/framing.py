@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from provlab.errors import InputError, NoSuchSymmetryError
+from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.attacks.exact import with_more
 from provlab.models.attacks.state import Aim, State, Units
 from provlab.models.checkpoint import Checkpoint
@@ -109,8 +110,6 @@ def _copies(state: State, aim: Aim) -> Iterator[tuple[Units, torch.Tensor]]:
     NoSuchSymmetryError
         One of the two has no gated MLP, or only experts.
     """
-    from provlab.models.activations import mlp_activations, random_tokens  # transformers are slow to import
-
     other, parts = aim.others[0], state.anatomy
     for anatomy in (parts, other.anatomy):
         if not anatomy.has("gate"):

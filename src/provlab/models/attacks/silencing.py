@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 
 from provlab.errors import MissingRoleError, NoSuchSymmetryError
+from provlab.models.activations import random_tokens
 from provlab.models.attacks.exact import MATES, with_more
 from provlab.models.attacks.state import Aim, State, Units
 from provlab.models.checkpoint import Checkpoint
@@ -92,8 +93,6 @@ def tied(state: State, aim: Aim) -> State:
 
 def hollow(state: State, aim: Aim) -> State:
     """Set the MLP of one block to zero: of the block that changes the predictions on random tokens least."""
-    from provlab.models.activations import random_tokens
-
     parts = state.anatomy
     try:
         paths = [parts.module("down", block) for block in range(parts.n_blocks)]

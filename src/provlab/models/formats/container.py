@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from provlab import plugins
 from provlab.errors import CheckpointError, one_line
+from provlab.models import diagnose
 from provlab.models.formats.dtypes import itemsize
 from provlab.models.formats.pickle_names import PICKLES, pickles
 
@@ -198,8 +199,6 @@ def _named(file: str) -> WeightSet:
 
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:
     """Return the error for a file that does not hold what its name promises."""
-    from provlab.models import diagnose  # only then
-
     label = f"{source.label}: {file}"
     if not source.in_part(file) and (content := diagnose.content(source.path(file))):
         return CheckpointError(f"{label} holds no weights; {content}")
