@@ -123,8 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name,
             help=COMMANDS.get(name, f"a command of {home.partition('.')[0]}"),
             description=answers,
-            epilog=f"example: {example}" if example else None,
         )
+        if example:
+            command_parser.offer_example(example)
         if words[:1] == [name]:
             chosen = command_parser
             import_module(home).add(command_parser)

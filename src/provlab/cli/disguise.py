@@ -31,12 +31,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _disguise(arguments: argparse.Namespace) -> int:
+    from provlab.cli.screen import show
     from provlab.models.attacks import catalogue
     from provlab.models.checkpoint import Checkpoint
     from provlab.models.disguise import disguise
+    from provlab.report.card import Card
+    from provlab.report.views import Table
 
     if arguments.list:
-        print(catalogue.listing())
+        rows = catalogue.listing()
+        exact = sum(kind == "exact" for _, kind, _ in rows)
+        answer = f"{exact} attacks keep the outputs (exact), {len(rows) - exact} change them (lossy)."
+        use = ("use", "provlab disguise MODEL NEW --with ATTACK+ATTACK")
+        show(Card(answer, body=[Table(("attack", "outputs", "what it does"), rows)], remarks=[use]))
         return 0
     if not arguments.folder:
         raise InputError("give a model and a new folder: provlab disguise zoo:oak-chat hidden --with T1+split")
@@ -47,7 +54,14 @@ def _disguise(arguments: argparse.Namespace) -> int:
     lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())
     opened = [Checkpoint.open(s, allow_pickle=arguments.allow_pickle) for s in (arguments.source, *arguments.other)]
     text = _text(arguments.text) if lossy or arguments.text else ""
-    print(disguise(opened[0], Path(arguments.folder), seed=arguments.seed, kinds=kinds, others=opened[1:], text=text))
+    made = disguise(opened[0], Path(arguments.folder), seed=arguments.seed, kinds=kinds, others=opened[1:], text=text)
+    changed = "outputs unchanged" if made.difference_saved is not None else "outputs changed"
+    show(
+        Card(
+            f"{made.folder}: {arguments.source} by {'+'.join(made.applied)}, {changed}.",
+            remarks=[*made.facts(), ("ask", f"provlab compare {arguments.source} {made.folder} says what is found")],
+        )
+    )
     return 0
 
 

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from provlab.attest.folder import read, verify
+    from provlab.attest.folder import recompute
+    from provlab.cli.screen import show
 
-    folder = Path(arguments.folder)
     try:
-        print(verify(folder, arguments.models, allow_pickle=arguments.allow_pickle))
-        if "outcome" in (result := read(folder)["result"]):
-            print(f"It confirms: {' and '.join(model['source'] for model in result['models'])}: {result['outcome']}.")
+        agrees, result = recompute(Path(arguments.folder), arguments.models, allow_pickle=arguments.allow_pickle)
     except EvidenceError as error:
         print(f"provlab: refused: {error}", file=sys.stderr)
         return 1
+    confirmed = result.card()
+    mind = [("verify", sentence) for sentence in agrees[1:]]
+    body = [f"It confirms: {confirmed.answer}", *confirmed.body]
+    show(replace(confirmed, answer=f"{agrees[0]}.", body=body, remarks=[*mind, *confirmed.remarks]))
     return 0
 
 

@@ -25,6 +25,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     from provlab import zoo
+    from provlab.cli.screen import show
+    from provlab.report.card import Card
+    from provlab.report.views import Table
 
     edition = arguments.edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
@@ -33,16 +36,22 @@ def _list(arguments: argparse.Namespace) -> int:
     if not names:
         hint = nearest(arguments.pattern.removeprefix("zoo:"), recipes)
         raise InputError(f"no zoo model is called {arguments.pattern}{hint or '; provlab zoo list names all'}")
-    print(f"{'model':<28}{'parent':<22}{'kind':<12}{'collection':<14}{'steps':>6}  built")
-    for name in names:
-        recipe = recipes[name]
-        print(
-            f"{'zoo:' + name + suffix:<28}{recipe.parent or '-':<22}{recipe.kind:<12}{recipe.collection:<14}"
-            f"{recipe.own_steps:>6}  {'no' if made[name] is None else 'yes'}"
-        )
     built = sum(made[name] is not None for name in names)
     such = "" if len(names) == len(made) else f" that match {arguments.pattern}"
-    print(f"{built} of {len(names)} models{such} of the edition {edition} are built")
+    rows = [
+        (
+            f"zoo:{name}{suffix}",
+            recipe.parent or "-",
+            recipe.kind,
+            recipe.collection,
+            str(recipe.own_steps),
+            "no" if made[name] is None else "yes",
+        )
+        for name, recipe in ((name, recipes[name]) for name in names)
+    ]
+    table = Table(("model", "parent", "kind", "collection", "steps", "built"), rows, right=(4,))
+    answer = f"{built} of {len(names)} models{such} of the edition {edition} are built"
+    show(Card(f"{answer}.", body=[table]))
     return 0
 
 

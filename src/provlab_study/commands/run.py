@@ -4,7 +4,8 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from textwrap import fill
+from shutil import get_terminal_size
+from textwrap import wrap
 
 from provlab import plugins, provenance
 from provlab.cli import arguments as common
@@ -14,7 +15,7 @@ from provlab_study.commands import check_checkout
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.epilog = "example: provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1"
+    parser.offer_example("provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1")
     parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
     parser.add_argument(
         "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
@@ -84,14 +85,25 @@ def _of_all() -> str:
         raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
     plans = [Plan.read(path) for path in (folder / "profiles").glob("*.yml")]
     minutes = {item["notebook"]: item["minutes"] for plan in plans for item in plan.experiments if "minutes" in item}
-    lines = []
+    lines = _wrapped(f"{len(paths)} pages; provlab run NAME --list has the parameters of one.")
     for path in paths:
         own = "takes your models" if any("zoo:" in item.default for item in parameters_of(path).values()) else ""
         took = f"{minutes[path.stem]:g} min" if path.stem in minutes else ""
-        lines.append(f"{path.stem}  ({', '.join(filter(None, [took, own]))})".replace("  ()", ""))
-        lines.append(fill(_first_sentence(path), 76, initial_indent="    ", subsequent_indent="    "))
-    lines.append("provlab run NAME --list has the parameters of one.")
+        title, sentence = _title_and_sentence(path)
+        about = f" ({', '.join(filter(None, [took, own]))})" if took or own else ""
+        lines += ["", *_wrapped(f"{path.stem}: {title}{about}"), *_wrapped(sentence, set_in=4)]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, set_in: int = 0) -> list[str]:
+    """Lines of a text at the terminal's width, words whole."""
+    return wrap(
+        text,
+        get_terminal_size((100, 24)).columns,
+        initial_indent=" " * set_in,
+        subsequent_indent=" " * (set_in or 4),
+        break_on_hyphens=False,
+    )
 
 
 def _of_one(name: str) -> str:
@@ -104,16 +116,19 @@ def _of_one(name: str) -> str:
     for parameter in parameters_of(path).values():
         kind = f": {parameter.kind}" if parameter.kind else ""
         lines.append(f"{parameter.name}{kind} = {parameter.default}")
-        lines.append(fill(parameter.help, 76, initial_indent="    ", subsequent_indent="    "))
+        lines += _wrapped(parameter.help, set_in=4)
     return "\n".join([path.stem, *filter(None, lines)])
 
 
-def _first_sentence(path: Path) -> str:
-    """Return the finding under a notebook's title, without its markup."""
+def _title_and_sentence(path: Path) -> tuple[str, str]:
+    """Return a notebook's title, and the first sentence of the finding under it, without their markup."""
     import re
 
     from provlab_study.publishing.parameters import readable
 
-    paragraphs = readable(path).cells[0].source.split("\n\n")[1:]
-    text = re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", paragraphs[0] if paragraphs else "")
-    return re.split(r"(?<=[.:]) ", " ".join(text.split()))[0]
+    def plain(text: str) -> str:
+        return " ".join(re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", text).split())
+
+    title, *paragraphs = readable(path).cells[0].source.split("\n\n")
+    finding = plain(paragraphs[0]) if paragraphs else ""
+    return plain(title).lstrip("# "), re.split(r"(?<=[.?]) ", finding)[0]
