@@ -11,6 +11,8 @@ from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from provlab import plugins, provenance
+from provlab.cli import completion
+from provlab.cli.completion import completed
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
 
@@ -107,7 +109,11 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     if isinstance(parser, Parser):
         parser.more = _known
     named = "statistics to compute (default: all that apply)"
-    parser.add_argument("--statistic", action="append", metavar="NAME[,NAME]", help=named)
+    completed(
+        parser.add_argument("--statistic", action="append", metavar="NAME[,NAME]", help=named),
+        completion.statistics,
+        ",",
+    )
     parser.add_argument(
         "--blocks", metavar="0,1,4-7", help="transformer blocks to compare, counted from 0 (default: all)"
     )
@@ -119,7 +125,7 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
 def add_family(parser: argparse.ArgumentParser) -> None:
     """Add which tests are judged together, and by which error."""
     alone = "judge by this statistic alone, the others are description (default: all tests are one family)"
-    parser.add_argument("--primary", metavar="NAME", help=alone)
+    completed(parser.add_argument("--primary", metavar="NAME", help=alone), completion.statistics)
     error = "control the false discovery rate (Benjamini-Yekutieli) instead of the chance of any false rejection"
     parser.add_argument("--fdr", action="store_true", help=error)
 
@@ -128,9 +134,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     """Add what makes the exit status 1, for scripts."""
 
     def outcomes(text: str) -> frozenset[str]:
-        from provlab.report.outcome import OUTCOMES, REJECTIONS
-
-        words = {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
+        words = _outcomes()
         if unknown := [word for word in text.split(",") if word not in words]:
             hint = nearest(unknown[0], words) or f"; there are {', '.join(words)}"
             raise argparse.ArgumentTypeError(f"there is no outcome {unknown[0]!r}{hint}")
@@ -138,7 +142,22 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
     what = "exit with 1 on any of these outcomes, such as rejected,by-order-alone,rows-of-one-origin (rejected stands "
     what += "for identical and same-function too)"
-    parser.add_argument("--fail-on", metavar="OUTCOME[,OUTCOME]", type=outcomes, default=frozenset(), help=what)
+    action = parser.add_argument(
+        "--fail-on", metavar="OUTCOME[,OUTCOME]", type=outcomes, default=frozenset(), help=what
+    )
+    completed(action, lambda *_: _outcomes(), ",")
+
+
+def _outcomes() -> dict[str, set[str]]:
+    """Word for an outcome at the command line -> the outcomes that it stands for."""
+    from provlab.report.outcome import OUTCOMES, REJECTIONS
+
+    return {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
+
+
+def add_model(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+    """Add an argument that names a model, or several."""
+    completed(parser.add_argument(name, **settings), completion.models, files=True)
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:

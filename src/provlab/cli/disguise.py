@@ -1,25 +1,34 @@
 """``provlab disguise``: write a model as an adversary would show it."""
 
 import argparse
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 from provlab.cli import arguments as common
+from provlab.cli.completion import completed
 from provlab.errors import InputError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("source", nargs="?", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    common.add_model(parser, "source", nargs="?", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     parser.add_argument("folder", nargs="?", help="a new folder for the attacked model")
-    parser.add_argument(
+    attacks = parser.add_argument(
         "--with",
         dest="attacks",
         action="append",
         metavar="ATTACK[+ATTACK]",
         help="attacks in their order, such as T1+split=2+T3; may be repeated (default: those of T1 to T6 that exist)",
     )
-    parser.add_argument(
-        "--other", action="append", default=[], metavar="MODEL", help="a model that attacks take from; may be repeated"
+    completed(attacks, lambda *_: _attacks(), "+")
+    common.add_model(
+        parser,
+        "--other",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="a model that attacks take from; may be repeated",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of all random choices (default: 0)")
     parser.add_argument(
@@ -28,6 +37,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
     parser.add_argument("--list", action="store_true", help="list the attacks and leave")
     parser.set_defaults(command=_disguise)
+
+
+def _attacks() -> list[str]:
+    """Names of all attacks; their table is read alone, since the attacks themselves import torch."""
+    return list(tomllib.loads((resources.files("provlab.models.attacks") / "catalogue.toml").read_text("utf-8")))
 
 
 def _disguise(arguments: argparse.Namespace) -> int:

@@ -26,7 +26,8 @@ _RATES = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
+    common.add_model(
+        parser,
         "models",
         nargs="+",
         help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",

@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from provlab.cli import arguments as common
 from provlab.errors import EvidenceError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("folder", help="one that --report of compare, tree or diff wrote")
-    parser.add_argument(
-        "--models", nargs="+", default=(), metavar="MODEL",
+    common.add_model(
+        parser, "--models", nargs="+", default=(), metavar="MODEL",
         help="where the models lie, in the report's order (default: where it found them)",
     )  # fmt: skip
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")

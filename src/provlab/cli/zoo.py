@@ -4,6 +4,7 @@ import argparse
 import fnmatch
 
 from provlab.cli.arguments import Parser
+from provlab.cli.completion import completed
 from provlab.errors import InputError, nearest
 
 
@@ -11,16 +12,24 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
     listing = actions.add_parser("list", help="list names, parents, and what is built")
-    listing.add_argument("pattern", nargs="?", default="*", help="only names such as oak-* (default: all)")
+    pattern = listing.add_argument("pattern", nargs="?", default="*", help="only names such as oak-* (default: all)")
     building = actions.add_parser("build", help="train the models that are not built yet")
-    building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
+    names = building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
     building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
-    for action in (listing, building):
-        action.add_argument(
+    for parser in (listing, building):
+        parser.add_argument(
             "--edition", default=None, help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)"
         )
+    for action in (pattern, names):
+        completed(action, lambda *_: _names())
     listing.set_defaults(command=_list)
     building.set_defaults(command=_build, goes_on=True)
+
+
+def _names() -> list[str]:
+    from provlab.zoo import scheme
+
+    return scheme.names()
 
 
 def _list(arguments: argparse.Namespace) -> int:

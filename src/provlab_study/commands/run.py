@@ -9,6 +9,7 @@ from textwrap import wrap
 
 from provlab import plugins, provenance
 from provlab.cli import arguments as common
+from provlab.cli.completion import completed, models
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout
 
@@ -16,11 +17,12 @@ from provlab_study.commands import check_checkout
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.offer_example("provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1")
-    parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
+    notebook = parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
+    completed(notebook, lambda *_: _stems("notebooks", "ipynb"), files=True)
     parser.add_argument(
         "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
     )
-    parser.add_argument(
+    given = parser.add_argument(
         "-p",
         "--parameter",
         action="append",
@@ -28,13 +30,34 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a parameter; may be repeated; lists may be a,b",
     )
-    parser.add_argument(
+    completed(given, _assignments)
+    profile = parser.add_argument(
         "--profile", metavar="NAME", help="with what notebooks/profiles/NAME.yml gives it; -p stands above that"
     )
+    completed(profile, lambda *_: _stems("notebooks/profiles", "yml"))
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the executed notebook goes (default: below _results/)"
     )
     parser.set_defaults(command=_run)
+
+
+def _stems(folder: str, ending: str) -> list[str]:
+    """Names of the files of one kind in a folder of the project."""
+    return sorted(path.stem for path in (provenance.project_root() / folder).glob(f"*.{ending}"))
+
+
+def _assignments(given: argparse.Namespace, begun: str) -> list[str]:
+    """``NAME=`` of each parameter of the notebook that is named; behind the sign models, where it takes some."""
+    from provlab_study.publishing.parameters import parameters_of
+
+    path = provenance.project_root() / "notebooks" / f"{Path(given.notebook or '').stem}.ipynb"
+    taken = parameters_of(path) if path.is_file() else {}
+    name, equals, value = begun.partition("=")
+    if not equals:
+        return [f"{name}=" for name in taken]
+    before, comma, last = value.rpartition(",")
+    takes_models = name in taken and "zoo:" in taken[name].default
+    return [f"{name}={before}{comma}{model}" for model in models(given, last)] if takes_models else []
 
 
 def _run(arguments: argparse.Namespace) -> int:
