@@ -19,6 +19,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 from provlab import plugins
+from provlab.cli import completion
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
 from provlab.files import cache_dir
@@ -113,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"provlab {metadata.version('provlab')}")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    asked = completion.words_so_far()
+    words = asked if asked is not None else sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     homes, chosen = _homes(), parser
@@ -123,11 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name,
             help=COMMANDS.get(name, f"a command of {home.partition('.')[0]}"),
             description=answers,
-            epilog=f"example: {example}" if example else None,
         )
+        if example:
+            command_parser.offer_example(example)
         if words[:1] == [name]:
             chosen = command_parser
             import_module(home).add(command_parser)
+    if asked is not None:
+        completion.answer(parser)
     for name in {*words[:1]} & (_ELSEWHERE.keys() - homes.keys()):
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
     parsed, unknown = parser.parse_known_args(words)

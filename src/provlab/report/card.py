@@ -51,11 +51,25 @@ class Card:
     remarks: Sequence[tuple[str, str]] = field(default=())
 
 
+def cut(text: str, length: int) -> str:
+    """Shorten a text to so many characters, between words where it has any that fit."""
+    shortened = shorten(text, length, placeholder=" ...")
+    return text[: length - 4] + " ..." if shortened.strip() == "..." else shortened
+
+
+#: characters of a sentence that a card shows whole although it is longer than the room for several
+_LONGEST = 400
+
+
 def in_short(sentences: Sequence[str], length: int = 132) -> str:
-    """As many of these sentences as fit, and how many more there are; one that is too long is cut between words."""
+    """As many of these sentences as fit, the first in any case, and how many more there are.
+
+    A sentence says its reason last, so the first stands whole; one beyond all bounds, such as a reason that a library
+    gave, is cut between words.
+    """
     for n in range(len(sentences), 0, -1):
         more = f" ({len(sentences) - n} more: -v)" if n < len(sentences) else ""
         text = "".join(f"{one}{' ' if one.endswith('.') else '; '}" for one in sentences[:n]).rstrip("; ") + more
         if len(text) <= length or n == 1:
-            return text if len(text) <= length else shorten(sentences[0], length - len(more), placeholder=" ...") + more
+            return text if len(text) <= _LONGEST else cut(sentences[0], _LONGEST) + more
     return ""
