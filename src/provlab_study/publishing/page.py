@@ -151,8 +151,9 @@ def _fold(cell: NotebookNode) -> None:
         return
     tags = cell.metadata.setdefault("tags", [])
     for mark, what in PROMPTS.items():
-        if mark in tags or mark in cell.source:
-            kind = "hide-cell" if mark in cell.source else "hide-input"
+        begins = mark.endswith("(") and mark in cell.source  # a cell is told by its tag, and the set-up by its call
+        if mark in tags or begins:
+            kind = "hide-cell" if begins else "hide-input"
             tags += [kind] * (not {"hide-cell", "hide-input", "remove-cell"} & set(tags))
             cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
             return
