@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-PATIENCE = 90.0  # seconds for one answer
+PATIENCE = 90.0  # seconds of silence in which it does not work either
 # resolves when a page is ready: equations are drawn after it has loaded
 READY = "(window.MathJax?.startup?.promise ?? Promise.resolve()).then(() => true)"
 
@@ -23,11 +23,26 @@ def installed() -> str | None:
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 
+def seconds_worked(group: int | None) -> int:
+    """CPU seconds of the processes of a group so far; 0 where the system's ``ps`` does not tell."""
+    if group is None or shutil.which("ps") is None:
+        return 0
+    said = subprocess.run(["ps", "-A", "-o", "pgid=,time="], capture_output=True, text=True, check=False).stdout
+    total = 0
+    for pgid, clock in (line.split() for line in said.splitlines() if len(line.split()) == 2):
+        if int(pgid) == group:
+            days, _, rest = clock.rpartition("-")  # [DD-][HH:]MM:SS, on some systems with hundredths
+            parts = [int(days or 0), *(int(float(part)) for part in rest.split(":"))]
+            hours, minutes, seconds = [0] * (4 - len(parts)) + parts[1:]
+            total += 86400 * parts[0] + 3600 * hours + 60 * minutes + seconds
+    return total
+
+
 class Browser:
     """A headless Chromium, spoken to over a pair of pipes in the DevTools protocol."""
 
-    def __init__(self, write: int, read: int) -> None:
-        self._write, self._read = write, read
+    def __init__(self, write: int, read: int, group: int | None = None) -> None:
+        self._write, self._read, self._group = write, read, group
         self._last, self._buffer = 0, b""
         self.events: list[dict[str, Any]] = []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -51,12 +66,16 @@ class Browser:
             self.events.append(answer)
 
     def _next(self) -> dict[str, Any]:
-        until = time.monotonic() + PATIENCE
+        """Return the next message; whoever works may be silent, as a long book is printed without a word."""
+        until, done = time.monotonic() + PATIENCE, seconds_worked(self._group)
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(until - time.monotonic(), 0))
             piece = os.read(self._read, 1 << 20) if ready else b""
+            if not ready and (now := seconds_worked(self._group)) > done:
+                until, done = time.monotonic() + PATIENCE, now
+                continue
             if not piece:
-                raise OSError("it ended" if ready else f"it said nothing for {PATIENCE:g} s")
+                raise OSError("it ended" if ready else f"it said nothing and did nothing for {PATIENCE:g} s")
             self._buffer += piece
         message, self._buffer = self._buffer.split(b"\0", 1)
         return json.loads(message)
@@ -108,12 +127,12 @@ def browser(program: str) -> Iterator[Browser]:
                 "--disable-background-networking", "--remote-debugging-pipe", f"--user-data-dir={profile}",
             ],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=pipes, close_fds=False,
+            preexec_fn=pipes, close_fds=False, start_new_session=True,
         )  # fmt: skip
         os.close(to_read)
         os.close(from_write)
         try:
-            yield Browser(to_write, from_read)
+            yield Browser(to_write, from_read, process.pid)
         finally:
             process.kill()
             process.wait()

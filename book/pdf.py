@@ -24,15 +24,38 @@ STYLE = """
 @page { size: A4; margin: 18mm 16mm 20mm }
 html { font-size: 10pt } body { display: block; background: white }
 article { max-width: 100% } .page { break-before: page }
-.part { break-before: page; padding-top: 40%; text-align: center }
-.part + .page { break-before: page }
+.part { break-before: page; text-align: center } .part + .page { break-before: avoid }
+p, li { orphans: 3; widows: 3 }
 img, svg { max-width: 100%; height: auto } figure, .admonition-title { break-inside: avoid }
 h1, h2, h3, h4 { break-after: avoid }
-table { font-size: 7pt; width: 100%; display: table } td { overflow-wrap: anywhere }
-th, .number { overflow-wrap: normal }
-pre, code { font-size: 7.5pt; white-space: pre-wrap; overflow-wrap: anywhere }
-.output, .cell_output, .table-wrapper, div.highlight { overflow: visible !important; max-height: none !important }
+table { font-size: 7pt; width: 100%; display: table } td, th { overflow-wrap: normal }
+pre, code, code span { font-size: 7.5pt; white-space: pre-wrap !important; overflow-wrap: anywhere }
+table.breaks :is(td, th) { white-space: normal !important; overflow-wrap: anywhere }
+.provlab-lab, .output, .cell_output, .table-wrapper, .pst-scrollable-table-container, div.highlight {
+  overflow: visible !important; max-height: none !important
+}
 """
+COLUMN = 672  # pixels: the width of the text on A4 between these margins
+# Chromium makes a whole document smaller until its widest part fits, so each part is made to fit by itself: what is too
+# wide is drawn smaller; a table that would become too small to read breaks its words first.
+FIT = """(() => {
+  const over = (node) => node.getBoundingClientRect().right > COLUMN + 1;
+  const shrink = (node, least) => {
+    const box = node.getBoundingClientRect();
+    const factor = (COLUMN - Math.max(box.left, 0)) / Math.max(node.scrollWidth, box.width);
+    node.style.zoom = factor < least ? 1 : factor;
+    return factor >= least;
+  };
+  document.querySelectorAll("table, mjx-container, svg, pre, img").forEach((node) => {
+    if (!over(node) || node.parentElement.closest("mjx-container, svg")) return;
+    if (node.matches("svg")) node.parentElement.style.minWidth = 0; // the map of the course
+    if (node.matches("table") && !shrink(node, 0.8)) node.classList.add("breaks");
+    if (over(node)) shrink(node, 0.3);
+  });
+  return document.documentElement.scrollWidth;
+})()"""
+WIDEST = """[...document.querySelectorAll("body *")].filter((node) => node.getBoundingClientRect().right > COLUMN + 1)
+  .map((node) => `${Math.round(node.getBoundingClientRect().right)} px ${node.outerHTML.slice(0, 90)}`).slice(-1)[0]"""
 FOOTER = '<div style="width: 100%; text-align: center; font-size: 8px"><span class="pageNumber"></span></div>'
 # pictures that did not arrive, equations that were not drawn or hold an error, links that lead nowhere
 FAULTS = """(() => {
@@ -115,7 +138,12 @@ def slug(page: str) -> str:
 
 def write_pdf(chromium: Browser, page: Path) -> bytes:
     """Open a document and print it; RuntimeError with its faults if anything did not arrive."""
+    chromium.screen((COLUMN, 900))
+    chromium.ask("Emulation.setEmulatedMedia", media="print")
     chromium.open(page)
+    if chromium.value(FIT.replace("COLUMN", str(COLUMN))) > COLUMN + 2:
+        widest = chromium.value(WIDEST.replace("COLUMN", str(COLUMN)))
+        raise RuntimeError(f"too wide for its column, so that all letters would be small: {widest}")
     if faults := chromium.value(FAULTS):
         raise RuntimeError("\n".join(faults))
     answer = chromium.ask(

@@ -123,22 +123,14 @@ function mend() {
   column?.setAttribute("aria-label", "The book");
 }
 
-// Below "For the record" stands what a first reading does without: its sections fold, until a link or a printer asks.
-function fold(record) {
+// Nodes that stand beside each other fold under words, or under their heading, until a link into them or a printer asks.
+function folded(kind, words, nodes) {
   const inside = document.createElement("details");
-  inside.className = "provlab-record";
-  const words = document.createElement("summary");
-  const parts = [...record.children].slice(2); // behind the heading and its first sentence
-  let section = record.nextElementSibling;
-  while (section && !["exercises", "summary", "references"].includes(section.id)) {
-    parts.push(section);
-    section = section.nextElementSibling;
-  }
-  const titles = parts.map((part) => part.querySelector(":scope > h2, :scope > h3")?.firstChild.textContent.trim());
-  words.textContent = titles.filter(Boolean).join(" · ") || "More";
-  inside.append(...parts);
-  inside.prepend(words);
-  record.append(inside);
+  inside.className = kind;
+  const summary = document.createElement("summary");
+  summary.append(words);
+  nodes[0].before(inside);
+  inside.append(summary, ...nodes);
   const open = () => {
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (target && inside.contains(target)) {
@@ -149,6 +141,60 @@ function fold(record) {
   addEventListener("hashchange", open);
   addEventListener("beforeprint", () => (inside.open = true));
   open();
+  return inside;
+}
+
+const titled = (section) => section.querySelector(":scope > :is(h2, h3)")?.firstChild.textContent.trim();
+
+// Below "For the record" stands what a first reading does without.
+function fold(record) {
+  const parts = [...record.children].slice(2); // behind the heading and its first sentence
+  let section = record.nextElementSibling;
+  while (section && !["exercises", "summary", "references"].includes(section.id)) {
+    parts.push(section);
+    section = section.nextElementSibling;
+  }
+  if (!parts.length) return;
+  const titles = parts.map(titled).filter(Boolean).join(" · ");
+  record.append(folded("provlab-record", titles || "More", parts));
+}
+
+// What stands above it is read first, so it is kept short: what a reader brings along folds, and so do sections within
+// sections; code shows its first lines.
+function core(record) {
+  const page = record.parentElement;
+  const parameters = page.querySelector(":scope > section#parameters");
+  if (parameters) {
+    const before = [...page.children].slice(0, [...page.children].indexOf(parameters));
+    const first = before.findIndex((child) => child.matches("p") && /^What you will learn/.test(child.textContent));
+    const words = first < 0 ? "Parameters and set-up" : "What you will learn, what it needs, parameters and set-up";
+    folded("provlab-record", words, [...(first < 0 ? [] : before.slice(first)), parameters]);
+  }
+  page.querySelectorAll(":scope > section > section").forEach((section) => {
+    const heading = section.querySelector(":scope > h3");
+    if (!heading || !(section.compareDocumentPosition(record) & Node.DOCUMENT_POSITION_FOLLOWING)) return;
+    const nodes = [...section.children].filter((child) => child !== heading);
+    if (!nodes.length) return;
+    heading.querySelector(".headerlink")?.remove();
+    folded("provlab-record", heading, nodes);
+  });
+  document.querySelectorAll("div.cell_input pre").forEach((code) => {
+    const lines = code.textContent.trimEnd().split("\n").length;
+    if (lines <= 7 || code.closest("details:not(.provlab-record)") || record.contains(code)) return;
+    if (!(code.compareDocumentPosition(record) & Node.DOCUMENT_POSITION_FOLLOWING)) return;
+    code.classList.add("clipped");
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "provlab-all";
+    button.textContent = `Show all ${lines} lines`;
+    const all = () => {
+      code.classList.remove("clipped");
+      button.remove();
+    };
+    button.addEventListener("click", all);
+    addEventListener("beforeprint", all);
+    code.closest("div.cell_input").append(button);
+  });
 }
 
 // A long table of a notebook folds: its caption says what it holds. A printer opens it.
@@ -176,10 +222,15 @@ document.addEventListener("DOMContentLoaded", () => {
   mend();
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
   document.querySelectorAll(".provlab-question").forEach(ask);
-  document.querySelectorAll("section#for-the-record").forEach(fold);
+  const record = document.querySelector("section#for-the-record");
   document.querySelectorAll(".cell_output table:not(.provlab-scoreboard, .provlab-lab table)").forEach((table) => {
-    if (table.tBodies[0]?.rows.length > 15) foldTable(table);
+    const first = record && table.compareDocumentPosition(record) & Node.DOCUMENT_POSITION_FOLLOWING;
+    if (table.tBodies[0]?.rows.length > (first ? 8 : 15)) foldTable(table);
   });
+  if (record) {
+    core(record);
+    fold(record);
+  }
   reachable();
   new ResizeObserver(reachable).observe(document.body);
 });

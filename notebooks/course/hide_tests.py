@@ -1,4 +1,4 @@
-"""Feedback for students: it says which tests they passed, and nothing of the hidden tests.
+"""Grading of a course: the name of a flaw is the first one, and feedback says nothing of the hidden tests.
 
 nbgrader puts hidden tests into the notebooks that it grades and leaves them there: its feedback shows their source, and
 tracebacks and outputs quote it (jupyter/nbgrader, issues 917 and 1363). A student's own function can print or raise what a
@@ -9,10 +9,36 @@ not even of cells that students did not write: a graded cell gives one bit, whet
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from nbgrader import utils
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
+
+NAMES = Path("names")  # the first hand-in of each lab's first part, by student
+SECOND = "_part_2"  # what the name of a second part ends with
+
+
+class FirstName(NbGraderPreprocessor):
+    """Grade the first part of a lab as it was first handed in, whatever comes later.
+
+    Its second part describes the control, and so the flaw: it is handed out when the first part has been graded. A whole
+    notebook is kept, since a name can stand in any cell. Who hands in a second part without a first has named nothing.
+    It stands first in ``Autograde.sanitize_preprocessors``.
+    """
+
+    def preprocess(self, notebook: NotebookNode, resources: dict[str, Any]) -> tuple[NotebookNode, dict[str, Any]]:
+        """Return the first hand-in in place of a later one."""
+        student, name = resources["nbgrader"]["student"], resources["nbgrader"]["notebook"]
+        kept = NAMES / student / f"{name.removesuffix(SECOND)}.ipynb"
+        if not name.startswith("flaw_"):
+            return notebook, resources
+        if not kept.exists():
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(nbformat.v4.new_notebook() if name.endswith(SECOND) else notebook, kept)
+        if name.endswith(SECOND):
+            return notebook, resources
+        return nbformat.read(kept, as_version=4), resources
 
 
 class HideTests(NbGraderPreprocessor):

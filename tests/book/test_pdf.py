@@ -1,8 +1,14 @@
 """The printed book: pages become one document whose links stay inside, and a missing part stops the printing."""
 
+import collections
 import importlib
 import io
+import itertools
+import os
+import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -70,7 +76,7 @@ def test_the_pdf_has_an_outline_and_page_numbers(pdf, book, chromium):
     page.write_text(str(pdf.one_document(html, PARTS)))
     reader = PdfReader(io.BytesIO(pdf.write_pdf(chromium, page)))
     assert [item.title for item in reader.outline if not isinstance(item, list)] == ["First", "A part"]
-    assert [sheet.extract_text().split()[-1] for sheet in reader.pages] == ["1", "2", "3"]
+    assert [sheet.extract_text().split()[-1] for sheet in reader.pages] == ["1", "2"]  # a part begins on its first page
 
 
 @pytest.mark.parametrize(
@@ -94,3 +100,78 @@ def test_without_a_browser_it_is_one_line(pdf, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(sys, "argv", ["pdf.py", str(tmp_path)])
     assert pdf.main() == 2
     assert "apt-get install chromium" in capsys.readouterr().err
+
+
+def sizes(pdf_bytes):
+    """Letters of the document by the height of their type, in points."""
+    found = collections.Counter()
+
+    def count(text, matrix, of_text, font, height):
+        found[round(abs(height * of_text[3] * matrix[3]), 1)] += len(text.strip())
+
+    for sheet in PdfReader(io.BytesIO(pdf_bytes)).pages:
+        sheet.extract_text(visitor_text=count)
+    return found
+
+
+@pytest.mark.parametrize(
+    "wide",
+    [
+        "<table><tr>" + "<td style='white-space: nowrap'>1,234,567 and more</td>" * 12 + "</tr></table>",
+        f"<pre>{'x' * 400}</pre>",
+        '<div style="min-width: 900px"><svg width="900" height="9"><rect width="900" height="9"/></svg></div>',
+        f'<img style="width: 900px" src="data:image/png;base64,{PIXEL}"/>',
+    ],
+    ids=["table", "code", "map", "picture"],
+)
+def test_text_has_ten_points_whatever_stands_beside_it(pdf, book, chromium, wide):
+    html = book(f'<h2 id="part">Section</h2><p>{"Words of the book. " * 60}</p>{wide}')
+    page = html / "printed.html"
+    page.write_text(str(pdf.one_document(html, PARTS)))
+    assert sizes(pdf.write_pdf(chromium, page)).most_common(1)[0][0] == 10
+
+
+def test_what_cannot_be_made_to_fit_stops_the_printing(pdf, book, chromium):
+    html = book('<h2 id="part">Section</h2><p style="width: 1200px">wide</p>')
+    page = html / "printed.html"
+    page.write_text(str(pdf.one_document(html, PARTS)))
+    with pytest.raises(RuntimeError, match=r"too wide for its column.*1200px"):
+        pdf.write_pdf(chromium, page)
+
+
+@pytest.fixture
+def silent(pdf, monkeypatch):
+    """A browser that answers after a second of silence, longer than we wait, and one that never does."""
+    monkeypatch.setattr(pdf.sys.modules["browser"], "PATIENCE", 0.3)
+    read, write = os.pipe()
+    started = object.__new__(pdf.Browser)
+    started._read, started._buffer, started._group = read, b"", 1
+    yield started, write
+    os.close(read)
+    os.close(write)
+
+
+def test_who_works_may_be_silent(pdf, silent, monkeypatch):
+    started, write = silent
+    worked = itertools.count()
+    monkeypatch.setattr(pdf.sys.modules["browser"], "seconds_worked", lambda group: next(worked))
+    threading.Timer(1.0, os.write, (write, b'{"id": 1}\0')).start()
+    assert started._next() == {"id": 1}
+    monkeypatch.setattr(pdf.sys.modules["browser"], "seconds_worked", lambda group: 7)
+    with pytest.raises(OSError, match=r"did nothing for 0\.3 s"):
+        started._next()
+
+
+def test_work_is_counted_in_seconds_of_the_whole_group(pdf):
+    count = pdf.sys.modules["browser"].seconds_worked
+    burn = "import time\nwhile time.process_time() < 2.5: pass"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {burn!r}])\ninput()"
+    command = [sys.executable, "-c", child]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as works:
+        assert count(works.pid) == 0
+        until = time.monotonic() + 60
+        while count(works.pid) < 1 and time.monotonic() < until:
+            time.sleep(0.2)
+        assert count(works.pid) >= 1
+        works.stdin.close()
+    assert count(None) == 0

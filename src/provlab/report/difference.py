@@ -454,8 +454,9 @@ class Difference(views.Report):
             [panel("", self.compared, tail=0.001, seed=self.seed)],
             labels=("A's inputs", "B's inputs"),
             xlabel="D = NLL of A - NLL of B (nats per token)",
-            caption=f"{self.models[0]['name']} (A) and {self.models[1]['name']} (B): one unit is the number of A's "
-            f"inputs, bands are 95% intervals bin by bin. {self.finding()[-1]}",
+            caption=f"Left of zero {self.models[1]['name']} (B) finds an input less likely than "
+            f"{self.models[0]['name']} (A) does, right of zero more likely (one unit: the number of A's inputs; "
+            f"bands: 95%). {self.finding()[-1]}",
         )
 
     def to_json(self) -> dict[str, Any]:

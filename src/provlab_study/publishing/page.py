@@ -30,6 +30,10 @@ PROMPTS = {
 }
 
 
+# what a folded cell's code makes, by what its output holds
+MADE = {PICTURE: "this picture", "<table": "this table"}
+ABOVE = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
+_DRAWN = re.compile(rf'(?s)<figure class="{PICTURE}.*?</figure>')
 _BOX = re.compile(r"(?s)```\{solution-start\} (.*?)\n```\n(.*?)\s*```\{solution-end\}\n```\s*")
 
 
@@ -64,6 +68,12 @@ def arrange(notebook: NotebookNode) -> None:
         _fold(cell)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+    _open(notebook)
+    _once(notebook)
+
+
+def _open(notebook: NotebookNode) -> None:
+    """Move the opening picture under the finding."""
     drawing = next((cell for cell in notebook.cells if OPENING in cell.metadata.get("tags", [])), None)
     if drawing is None:
         return
@@ -74,8 +84,7 @@ def arrange(notebook: NotebookNode) -> None:
         )
         return
     picture = drawing.outputs[i]
-    link = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
-    note = {"text/html": link, "text/plain": "Shown at the top of this page."}
+    note = {"text/html": ABOVE, "text/plain": "Shown at the top of this page."}
     drawing.outputs[i] = nbformat.v4.new_output("display_data", data=note)
     html = f'<div id="{OPENING}">{picture.data["text/html"]}</div>'
     shown = _named({**picture.data, "text/html": html})
@@ -89,6 +98,19 @@ def arrange(notebook: NotebookNode) -> None:
     first.source = "\n\n".join(parts[:2]) if parts else first.source
     rest = [nbformat.v4.new_markdown_cell(text, id="behind-opening") for text in parts[2:]]
     notebook.cells[len(parts[:1]) : len(parts[:1])] = [opening, *rest]
+
+
+def _once(notebook: NotebookNode) -> None:
+    """Say where a picture stands, in place of the opening picture's second and later copies."""
+    first = next((cell for cell in notebook.cells if cell.get("id") == "opening-picture"), None)
+    source = first and re.search('src="([^"]+)"', first.outputs[0].data["text/html"])
+    if not source:
+        return
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []) if cell is not first else []:
+            if source[1] in (html := output.get("data", {}).get("text/html", "")):
+                again = _DRAWN.sub(lambda drawn: ABOVE if source[1] in drawn[0] else drawn[0], html)
+                output.data["text/html"] = again
 
 
 def _summarise(notebook: NotebookNode) -> None:
@@ -151,8 +173,16 @@ def _fold(cell: NotebookNode) -> None:
         return
     tags = cell.metadata.setdefault("tags", [])
     for mark, what in PROMPTS.items():
-        if mark in tags or mark in cell.source:
-            kind = "hide-cell" if mark in cell.source else "hide-input"
+        begins = mark.endswith("(") and mark in cell.source  # a cell is told by its tag, and the set-up by its call
+        if mark in tags or begins:
+            kind = "hide-cell" if begins else "hide-input"
             tags += [kind] * (not {"hide-cell", "hide-input", "remove-cell"} & set(tags))
             cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
             return
+    html = "".join(output.get("data", {}).get("text/html", "") for output in cell.get("outputs", []))
+    made = [what for mark, what in MADE.items() if mark in html]
+    if OPENING in tags:
+        made = ["the picture at the top"]
+    if "hide-input" in tags and "mystnb" not in cell.metadata and made:
+        of = f"the code of {made[0]}"
+        cell.metadata["mystnb"] = {"code_prompt_show": f"Show {of}", "code_prompt_hide": f"Hide {of}"}

@@ -185,3 +185,33 @@ def test_the_summary_ends_the_first_reading_with_its_heading_and_its_words(tmp_p
         "## Exercises\n\nOne.",
         "## References",
     ]
+
+
+def test_the_opening_picture_stands_once_even_where_a_report_draws_it_again():
+    picture, other = (FIGURE.replace("<img", f'<img src="data:{name}"') for name in ("one", "other"))
+    page = notebook(shown(picture))
+    page.cells[4:4] = [new_code_cell("report", outputs=[shown(f"<table>1</table>{picture}{other}")])]
+    arrange(page)
+    (report,) = (cell for cell in page.cells if cell.source == "report")
+    html = report.outputs[0].data["text/html"]
+    assert html.startswith("<table>1</table><p")
+    assert 'href="#opening"' in html
+    assert other in html
+    assert sum(picture in html for html in outputs_of(page)) == 1
+
+
+def test_a_fold_is_named_by_what_it_holds():
+    page = notebook(shown(FIGURE))
+    hidden = {"tags": ["hide-input"]}
+    page.cells += [
+        new_code_cell("table(parameters)", metadata=dict(hidden), outputs=[shown("<table>1</table>")]),
+        new_code_cell("figure(parameters)", metadata=dict(hidden), outputs=[shown(FIGURE.replace("x", "y"))]),
+        new_code_cell("measured = parameters"),
+    ]
+    arrange(page)
+    named = {cell.source: cell.metadata.get("mystnb", {}).get("code_prompt_show") for cell in page.cells}
+    assert named["draw()"] == "Show the code of the picture at the top"
+    assert named["table(parameters)"] == "Show the code of this table"
+    assert named["figure(parameters)"] == "Show the code of this picture"
+    assert named["measured = parameters"] is None  # a cell that names parameters is none of them
+    assert page.cells[-1].metadata.tags == []
