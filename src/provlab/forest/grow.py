@@ -228,7 +228,7 @@ class Tree:
         p, c = (i, j) if way > 0 else (j, i)
         path, shown = self._parent(p, c, outgroup) if self.rows.later(p, c) > 0 else (None, False)
         relation = DESCENDS if shown else LATER if level else NEAR
-        parent = SHOWN if shown else NOT_GIVEN if path and path.low > descent.OWN else UNKNOWN
+        parent = SHOWN if shown else NOT_GIVEN if path and path.parted else UNKNOWN
         if level == ROWS:
             clock = f"clock: {-np.expm1(-abs(factor)):.2%} shorter"
         else:
@@ -244,6 +244,8 @@ class Tree:
             words.append(
                 f"of some {path.steps:.0f} steps of {names[0]} since {names[1]}, {max(path.own, 0):.0%} are its own "
                 f"alone ({max(path.low, 0):.0%} to {max(path.high, 0):.0%}, 90%)"
+                + ": a sibling, or part of a merge"
+                * (path.low > descent.OWN and not path.parted)
             )
             numbers |= {
                 "steps": path.steps,
