@@ -135,6 +135,12 @@ def compare(
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
+    if statistics is None and not any(model.anatomy.n_blocks for model in opened.models.values()):
+        names = [
+            name
+            for name in registry.REGISTRY
+            if registry.get(name).roles == ("embedding",) and registry.get(name).assumptions
+        ]
     whole = options.units is None and not until_settled
     if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]

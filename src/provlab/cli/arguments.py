@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from provlab import plugins, provenance
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
+from provlab.models.part import NAMES as PARTS
+from provlab.models.part import split
 
 if TYPE_CHECKING:
     from provlab.report.views import Report
@@ -106,6 +108,17 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     what = "exit with 1 on any of these outcomes, such as rejected,by-order-alone,rows-of-one-origin (rejected stands "
     what += "for identical and same-function too)"
     parser.add_argument("--fail-on", metavar="OUTCOME[,OUTCOME]", type=outcomes, default=frozenset(), help=what)
+
+
+def add_part(parser: argparse.ArgumentParser) -> None:
+    """Add which part of each model is compared."""
+    what = f"compare a part alone: {', '.join(PARTS)}, or what lies below a prefix (MODEL::NAME is that of one model)"
+    parser.add_argument("--part", metavar="NAME[=PREFIX]", help=what)
+
+
+def parted(sources: Iterable[str], named: str | None) -> list[str]:
+    """Return the sources with the part that was named; those that name one of their own keep it."""
+    return [source if named is None or split(source)[1] else f"{source}::{named}" for source in sources]
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -204,7 +217,7 @@ def check_models(sources: Iterable[str]) -> None:
     ProvlabError
         A scheme does not have the name, a folder does not exist, or a name lacks its scheme or its organisation.
     """
-    for source in sources:
+    for source, _ in map(split, sources):
         scheme, colon, name = source.partition(":")
         if colon:
             if check := plugins.hook(scheme, "check"):

@@ -72,7 +72,7 @@ class Tree:
             known = [spellings(model.checkpoint, size) for model, size in zip(sides, sizes, strict=True)]
             _, numbers = np.unique(np.concatenate(known), return_inverse=True)
             codes = np.split(numbers, np.cumsum(sizes)[:-1])
-        tokens = int(max(code.max() for code in codes)) + 1
+        tokens = int(max((code.max() for code in codes if len(code)), default=0)) + 1
         kept = np.zeros((n, n, -(-tokens // 8)), dtype=np.uint8)
         kept[range(n), range(n)] = 255
         readable, factor, silence = np.eye(n, dtype=bool), np.zeros((n, n)), np.ones((n, n))
@@ -161,8 +161,10 @@ class Tree:
     def _path(self, x: int, p: int, c: int) -> descent.Path | None:
         """Ask an earlier model about p and c."""
         pairs = [(x, p), (p, c), (x, c)]
+        if not self.tables:
+            return None
         spacings = {SPACINGS.get(stored(self.opened[k])) for k in (x, p, c)}
-        if not self.tables or len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):
+        if len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):
             return None
         kept = np.unpackbits(np.bitwise_and.reduce([self.rows.kept[pair] for pair in pairs]))
         some = np.flatnonzero(kept[self.tokens])
@@ -229,12 +231,15 @@ class Tree:
         path, shown = self._parent(p, c, outgroup) if self.rows.later(p, c) > 0 else (None, False)
         relation = DESCENDS if shown else LATER if level else NEAR
         parent = SHOWN if shown else NOT_GIVEN if path and path.parted else UNKNOWN
-        if level == ROWS:
+        rows = f"{kept} of {self.rows.n_tokens} rows kept"
+        if not all(self.opened[k].anatomy.has("embedding") for k in (i, j)):
+            rows, clock = "", "no clock: there is no embedding"
+        elif level == ROWS:
             clock = f"clock: {-np.expm1(-abs(factor)):.2%} shorter"
         else:
             tied = self.opened[i].anatomy.tied or self.opened[j].anatomy.tied
             clock = f"clock silent ({exact.silent_because(self.rows, i, j, tied=tied)})"
-        words = [f"{kept} of {self.rows.n_tokens} rows kept", clock, f"{between} may lie between" * (between > 0), why]
+        words = [rows, clock, f"{between} may lie between" * (between > 0), why]
         numbers = {
             "kept": kept, "changed": self.rows.n_tokens - kept, "between": between,
             "distance": float(self.distances.total()[i, j]), "ln_factor": way * factor, "score": way * score,

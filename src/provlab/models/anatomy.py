@@ -28,6 +28,7 @@ from provlab.models.architectures import (
     sees,
     without_mlps,
 )
+from provlab.models.part import LANGUAGE
 
 if TYPE_CHECKING:
     import torch
@@ -159,6 +160,8 @@ class Anatomy:
         The class that the config names, where the table lacks it and the model was read by its tensors; else None.
     inputs
         What the model reads.
+    part_name
+        Name of the part of a model that was read by its shapes alone (`provlab.models.part`); else None.
     """
 
     architecture: str
@@ -172,6 +175,7 @@ class Anatomy:
     mlp_width: int
     named: str | None = None
     inputs: str = "tokens"
+    part_name: str | None = None
 
     @cached_property
     def _index(self) -> dict[tuple[str, int | None], TensorPart]:
@@ -337,6 +341,11 @@ def of(checkpoint: Tensors) -> Anatomy:
     InvalidWeightsError
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
+    asked = getattr(checkpoint, "part", None)  # a model without files has none
+    if asked and (asked.name != LANGUAGE or asked.prefix):
+        from provlab.models.part_by_shapes import by_shapes  # few models are read in part
+
+        return by_shapes(checkpoint, asked)
     try:
         name = checkpoint.architecture
         config: Mapping[str, Any] = checkpoint.config
