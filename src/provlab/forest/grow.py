@@ -123,7 +123,7 @@ class Tree:
         }
         if n == 2:
             notes.append(TWO)
-        notes += self._common_draw()
+        notes += self._common_draw(more=bool(self.made) or any(edge.relation == DESCENDS for edge in edges))
         if n == 3 and not self.made:
             odd = estimate.odd_one_out(self.models, apart)
             without = "A model and two neighbours have none, nor have three siblings."
@@ -292,8 +292,10 @@ class Tree:
             if k not in self.made
         )
 
-    def _common_draw(self) -> list[str]:
-        """Say whether biases of keys, which training leaves alone but for rounding, are alike.
+    def _common_draw(self, *, more: bool) -> list[str]:
+        """Say whether biases of keys, which training leaves alone but for rounding, are alike; and that this is all.
+
+        `more` says whether something else shows that one model was made from another.
 
         Where they begin at zero, as in BERT, an optimiser makes steps of the rounding: then a common ancestor shows,
         and no draw.
@@ -308,6 +310,8 @@ class Tree:
             f"Biases of keys, which training leaves alone but for rounding: alike in {len(shown)} of {len(pairs)} "
             f"pairs (log10 p at most {max(values):.1f}). They have a common initial draw, or a common ancestor: this "
             "is less than descent, since two trainings from one seed share it too."
+            + " One draw, no descent: nothing here shows that one was made from another."
+            * bool(shown and not more)
         ]
 
     def _spoken(self) -> str:

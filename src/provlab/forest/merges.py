@@ -147,7 +147,7 @@ def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bo
         off = (1.5 * ij / 8) ** 2 / distances.norms[shared, x][:, None] if arcs else np.zeros_like(ij)
     left = ((1 - share) * xi + share * xj - share * (1 - share) * ij).sum(axis=0)
     bound = (noise[:, [x]] + noise[:, i] + noise[:, j]).sum(axis=0) * max(ROUNDING.values()) ** 2
-    near = (left <= bound + np.nan_to_num(off).sum(axis=0)) & (ij.sum(axis=0) > 0)
+    near = (left <= bound + np.where(np.isnan(off), 0.0, off).sum(axis=0)) & (ij.sum(axis=0) > 0)
     order = np.argsort(-ij.sum(axis=0)[near], kind="stable")
     return list(zip(i[near][order].tolist(), j[near][order].tolist(), strict=True))
 

@@ -80,8 +80,10 @@ def placed(checkpoint: "Checkpoint", part: Part) -> Part:
         return part
     if part.name not in _WORDS:
         return part
-    found = sorted({path for path, _, _ in in_blocks(names)})
     has, lacks = _WORDS[part.name]
+    # one block needs no number: then what is called so may be one
+    tops = {".".join(name.split(".")[: k + 1]) for name in names for k in range(name.count("."))}
+    found = sorted({path for path, _, _ in in_blocks(names)} or {top for top in tops if re.search(has, top)})
     fitting = [path for path in found if re.search(has, path) and not re.search(lacks, path)]
     if not fitting and part.name == "vision" and len(found) == 1 and "image_size" in checkpoint.config:
         fitting = found  # a model that does nothing but see needs no name for it

@@ -13,9 +13,11 @@ _TABLE = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|emb
 _GATE = re.compile(r"gate|(^|\.)w1$|wi_0")
 _LORA = re.compile(r"(.+)\.lora_([AB])(?:\.[\w-]+)?(?:\.weight)?")
 _DRAWN = (None, True, False, "gaussian")  # ways to begin an adapter that treat its units alike
+_KEYS = re.compile(r"(^|[._])k(ey)?(_proj|_lin|_linear)?\.bias$")
+_CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
 _AXES = {
     "up": ("mlp", "model"), "gate": ("mlp", "model"), "down": ("model", "mlp"), "up_bias": ("mlp",),
-    "gate_bias": ("mlp",), "down_bias": ("model",), "embedding": ("vocab", "model"),
+    "gate_bias": ("mlp",), "down_bias": ("model",), "embedding": ("vocab", "model"), "key_bias": ("key",),
 }  # fmt: skip
 Found = tuple[str, str, int | None, bool]  # name, role, block, transposed
 
@@ -46,6 +48,8 @@ def by_shapes(checkpoint: Tensors, part: Part) -> Anatomy:
             shown = ", ".join(stack)
             raise InvalidWeightsError(f"{checkpoint.name}: below {part.prefix} blocks lie in {shown}; give one of them")
         found = list(_stack(checkpoint, names, stack[0]))
+    elif single := list(_single(checkpoint, names, part.prefix)):
+        found = single
     else:
         tables = [name for name in names if len(checkpoint.shape(name)) == 2]
         found = [(_one(checkpoint, part, tables), "embedding", None, False)]
@@ -86,11 +90,28 @@ def _stack(checkpoint: Tensors, names: Collection[str], path: str) -> Iterator[F
         elif len(checkpoint.shape(name)) <= 2:
             yield name, name.replace(".", "/"), None, False
     for number, block in enumerate(sorted(blocks)):
-        mlp = dict(_mlp(checkpoint, blocks[block], f"block {block} below {path}"))
-        for within, name in blocks[block].items():
-            role, transposed = mlp.get(within, (within.replace(".", "/"), False))
-            if len(checkpoint.shape(name)) <= 2:
-                yield name, role, number, transposed
+        yield from _block(checkpoint, blocks[block], number, f"block {block} below {path}")
+
+
+def _block(checkpoint: Tensors, block: Mapping[str, str], number: int, where: str) -> Iterator[Found]:
+    """Yield the tensors of one block, by their place in it."""
+    roles = dict(_mlp(checkpoint, block, where))
+    keys = [within for within in block if _KEYS.search(within) and not _CROSS.search(within)]
+    if len(keys) == 1:
+        roles[keys[0]] = ("key_bias", False)
+    for within, name in block.items():
+        role, transposed = roles.get(within, (within.replace(".", "/"), False))
+        if len(checkpoint.shape(name)) <= 2:
+            yield name, role, number, transposed
+
+
+def _single(checkpoint: Tensors, names: Collection[str], prefix: str) -> Iterator[Found]:
+    """Yield the tensors below a prefix that is that of one block without a number; none where it has no MLP."""
+    inside = {name.removeprefix(f"{prefix}."): name for name in names}
+    try:
+        yield from _block(checkpoint, inside, 0, f"the only block below {prefix}")
+    except InvalidWeightsError:
+        return
 
 
 def _mlp(checkpoint: Tensors, block: Mapping[str, str], where: str) -> Iterator[tuple[str, tuple[str, bool]]]:
