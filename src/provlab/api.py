@@ -87,7 +87,8 @@ def compare(
     Parameters
     ----------
     a, b : str or Path
-        Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
+        Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``; ``MODEL::PART`` is a part of
+        one, as ``MODEL::vision`` or ``MODEL::tower=PREFIX``.
     statistics : sequence of str, optional
         Registered names; the default set otherwise, with phi_anchor where one model has more hidden units.
         One that does not apply to the pair, or fails, becomes a row with the reason.

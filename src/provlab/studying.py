@@ -31,10 +31,10 @@ def expand(models: Sequence[str | Path]) -> list[str]:
         raise InputError(f"models must be a list of sources, not the text {models!r}")
     expanded: list[str] = []
     for whole in map(str, models):
-        source, asked = part.split(whole)
+        source, piece = part.split(whole)
         scheme, colon, name = source.partition(":")
         names = plugins.hook(scheme, "expand") if colon else None
-        end = f"::{asked}" if asked else ""
+        end = f"::{piece}" if piece else ""
         expanded += [f"{scheme}:{model}{end}" for model in names(name)] if names else [whole]
     return expanded
 

@@ -179,9 +179,9 @@ def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = Fal
 
 def _at_commit(model: Json) -> str:
     """Where a model lay, at the commit of the hub that was read."""
-    (source, asked), commit = split(str(model["source"])), model["commit"]
+    (source, piece), commit = split(str(model["source"])), model["commit"]
     at = f"{source}@{commit}" if commit and not set("@+") & set(source) else source
-    return f"{at}::{asked}" if asked else at
+    return f"{at}::{piece}" if piece else at
 
 
 def _answer(content: Json, sources: Sequence[str], allow_pickle: bool) -> Answer:

@@ -96,9 +96,9 @@ class Lineage:
 
 def short_name(source: str) -> str:
     """Name of a source without scheme, organisation, folder and revision: ``zoo:oak@smoke`` is oak."""
-    whole, asked = split(source)
-    if asked:
-        return f"{short_name(whole)}::{asked.name}"
+    whole, piece = split(source)
+    if piece:
+        return f"{short_name(whole)}::{piece.name}"
     return (source.partition(":")[2] or source.rstrip("/").rpartition("/")[2]).partition("@")[0]
 
 

@@ -75,7 +75,7 @@ class Path:
         Whether p is an ancestor of c.
     parted
         Whether p is none, nor a part of a merge that became c: it has steps of its own, and x and c share rows that p
-        trained. Of a merge with p steps are missing too, as many as its other part is large, but it keeps no such row.
+        trained. A merge with p lacks a share of its steps too, but keeps no such row.
     """
 
     witness: int

@@ -341,11 +341,11 @@ def of(checkpoint: Tensors) -> Anatomy:
     InvalidWeightsError
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
-    asked = getattr(checkpoint, "part", None)  # a model without files has none
-    if asked and (asked.name != LANGUAGE or asked.prefix):
+    piece = getattr(checkpoint, "part", None)  # a model without files has none
+    if piece and (piece.name != LANGUAGE or piece.prefix):
         from provlab.models.part_by_shapes import by_shapes  # few models are read in part
 
-        return by_shapes(checkpoint, asked)
+        return by_shapes(checkpoint, piece)
     try:
         name = checkpoint.architecture
         config: Mapping[str, Any] = checkpoint.config

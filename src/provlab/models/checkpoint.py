@@ -198,9 +198,9 @@ class Checkpoint:
         CheckpointError
             Nothing is there, or what is there is incomplete, damaged or unsafe.
         """
-        whole, asked = part.split(source)
-        if asked:
-            return cls._open_part(whole, asked, allow_pickle)
+        whole, piece = part.split(source)
+        if piece:
+            return cls._open_part(whole, piece, allow_pickle)
         text = str(source)
         match = _SCHEME.fullmatch(text) if isinstance(source, str) else None
         # a resolver that opens checkpoints splits its own text: an adapter belongs to the innermost of its models
@@ -222,17 +222,17 @@ class Checkpoint:
         return cls(*_located(source), allow_pickle=allow_pickle)
 
     @classmethod
-    def _open_part(cls, source: str, asked: part.Part, allow_pickle: bool) -> "Checkpoint":
-        if asked.name == part.ADAPTER and not asked.prefix:
+    def _open_part(cls, source: str, piece: part.Part, allow_pickle: bool) -> "Checkpoint":
+        if piece.name == part.ADAPTER and not piece.prefix:
             adapter = plugins.reader("adapter", source)
             name, label, files = _located(adapter.alone(source))
             weights: WeightFiles = adapter.AdapterWeights(files, allow_pickle=allow_pickle)
-            whole, placed = cls(name, label, files, weights=weights), asked
+            whole, placed = cls(name, label, files, weights=weights), piece
         else:
             whole = cls.open(source, allow_pickle=allow_pickle)
-            weights, placed = whole._weights, part.placed(whole, asked)
-        label, notes = f"{whole.name}::{asked.name}", (*whole.notes, part.note(whole.name, placed))
-        made = cls(f"{whole.source}::{asked}", label, whole._files, weights=weights, notes=notes)
+            weights, placed = whole._weights, part.placed(whole, piece)
+        label, notes = f"{whole.name}::{piece.name}", (*whole.notes, part.note(whole.name, placed))
+        made = cls(f"{whole.source}::{piece}", label, whole._files, weights=weights, notes=notes)
         made.part = placed
         return made
 

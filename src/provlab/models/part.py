@@ -83,14 +83,14 @@ def placed(checkpoint: "Checkpoint", part: Part) -> Part:
     has, lacks = _WORDS[part.name]
     # one block needs no number: then what is called so may be one
     tops = {".".join(name.split(".")[: k + 1]) for name in names for k in range(name.count("."))}
-    found = sorted({path for path, _, _ in in_blocks(names)} or {top for top in tops if re.search(has, top)})
-    fitting = [path for path in found if re.search(has, path) and not re.search(lacks, path)]
-    if not fitting and part.name == "vision" and len(found) == 1 and "image_size" in checkpoint.config:
-        fitting = found  # a model that does nothing but see needs no name for it
+    stacks = sorted({path for path, _, _ in in_blocks(names)} or {top for top in tops if re.search(has, top)})
+    fitting = [path for path in stacks if re.search(has, path) and not re.search(lacks, path)]
+    if not fitting and part.name == "vision" and len(stacks) == 1 and "image_size" in checkpoint.config:
+        fitting = stacks  # a model that does nothing but see needs no name for it
     fitting = [path for path in fitting if not any(path.startswith(f"{other}.") for other in fitting)]
     if len(fitting) != 1:
         what = f"several parts that may be called {part.name}" if fitting else f"no part {part.name}"
-        shown = ", ".join(fitting or found) or "no blocks"
+        shown = ", ".join(fitting or stacks) or "no blocks"
         raise InputError(f"{label} has {what}: its blocks lie in {shown}; give the prefix: {part.name}=PREFIX")
     return part._replace(prefix=fitting[0])
 

@@ -39,31 +39,31 @@ def by_shapes(checkpoint: Tensors, part: Part) -> Anatomy:
 
     names = below(checkpoint.tensor_names, part.prefix)
     if part.name == ADAPTER:
-        found = list(_pairs(checkpoint, names))
+        entries = list(_pairs(checkpoint, names))
     elif part.name == EMBEDDING and not part.prefix:
         tables = [name for name in names if _TABLE.search(name) and len(checkpoint.shape(name)) == 2]
-        found = [(_one(checkpoint, part, tables), "embedding", None, False)]
+        entries = [(_one(checkpoint, part, tables), "embedding", None, False)]
     elif stack := sorted({path for path, _, _ in in_blocks(names)}, key=len):
         if len(stack) > 1 and not all(path.startswith(f"{stack[0]}.") for path in stack[1:]):
             shown = ", ".join(stack)
             raise InvalidWeightsError(f"{checkpoint.name}: below {part.prefix} blocks lie in {shown}; give one of them")
-        found = list(_stack(checkpoint, names, stack[0]))
+        entries = list(_stack(checkpoint, names, stack[0]))
     elif single := list(_single(checkpoint, names, part.prefix)):
-        found = single
+        entries = single
     else:
         tables = [name for name in names if len(checkpoint.shape(name)) == 2]
-        found = [(_one(checkpoint, part, tables), "embedding", None, False)]
-    parts = tuple(tensor(*each) for each in found)
+        entries = [(_one(checkpoint, part, tables), "embedding", None, False)]
+    parts = tuple(tensor(*each) for each in entries)
     by_role = {role: part for part in parts for role in [part.segments[0].role]}
     units, table = by_role.get("up"), by_role.get("embedding")
     wide = (units.shape[0] if units.transposed else units.shape[1]) if units else table.shape[1] if table else 0
     return Anatomy(
         architecture=part.name,
-        n_blocks=1 + max((block for _, _, block, _ in found if block is not None), default=-1),
+        n_blocks=1 + max((block for _, _, block, _ in entries if block is not None), default=-1),
         width=wide,
         vocab_size=table.shape[0] if table else 0,
         parts=parts,
-        unnamed=tuple(sorted({*names} - {name for name, *_ in found})),
+        unnamed=tuple(sorted({*names} - {name for name, *_ in entries})),
         tied=False,
         within=checkpoint.architecture,
         mlp_width=units.sizes[0] if units else 0,
