@@ -103,6 +103,7 @@ class Tree:
             earlier = np.array([[self.rows.later(i, j) > 0 for j in range(n)] for i in range(n)])
             self.made = merges.find(self.distances, earlier)
             self.made |= sparse.find(self.opened, self.distances, self.made)
+            self.made |= merges.trained_on(self.distances, self.made, earlier)
         distance = self.distances.total()
         between = np.array([[n - 2 - self._not_between(i, j) if i != j else 0 for j in range(n)] for i in range(n)])
         for x, merge in self.made.items():  # it lies between its parents, and is on no path
@@ -281,7 +282,14 @@ class Tree:
                 if merge.base is None and not self._base_given(merge):
                     words += "; what both were made from was not given"
                 numbers = {"share": share, "low": low, "high": high, "residual": merge.residual}
-                edges.append(Edge(self.models[parent], self.models[x], MERGE, ROWS, ROWS, words, numbers, SHOWN))
+                level, known = ROWS, SHOWN
+                if merge.on:
+                    words = (
+                        f"{method}: {what} {share:.2f}, by block {low:.2f} to {high:.2f}; off their line by "
+                        f"{merge.on:.0%} of the distance of both; kin near to a parent look like it"
+                    )
+                    level, known, numbers["residual"] = ESTIMATED, UNKNOWN, merge.on
+                edges.append(Edge(self.models[parent], self.models[x], MERGE, level, level, words, numbers, known))
         return edges
 
     def _base_given(self, merge: merges.Merge) -> bool:
