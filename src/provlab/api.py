@@ -87,7 +87,8 @@ def compare(
     Parameters
     ----------
     a, b : str or Path
-        Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``.
+        Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``; ``MODEL::PART`` is a part of
+        one, as ``MODEL::vision`` or ``MODEL::tower=PREFIX``.
     statistics : sequence of str, optional
         Registered names; the default set otherwise, with phi_anchor where one model has more hidden units.
         One that does not apply to the pair, or fails, becomes a row with the reason.
@@ -135,6 +136,12 @@ def compare(
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
+    if statistics is None and not any(model.anatomy.n_blocks for model in opened.models.values()):
+        names = [
+            name
+            for name in registry.REGISTRY
+            if registry.get(name).roles == ("embedding",) and registry.get(name).assumptions
+        ]
     whole = options.units is None and not until_settled
     if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]

@@ -13,6 +13,7 @@ from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError
+from provlab.models import part
 from provlab.report.family import check_primary
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options, devices_elsewhere
@@ -29,17 +30,19 @@ def expand(models: Sequence[str | Path]) -> list[str]:
     if isinstance(models, str):
         raise InputError(f"models must be a list of sources, not the text {models!r}")
     expanded: list[str] = []
-    for source in map(str, models):
+    for whole in map(str, models):
+        source, piece = part.split(whole)
         scheme, colon, name = source.partition(":")
         names = plugins.hook(scheme, "expand") if colon else None
-        expanded += [f"{scheme}:{model}" for model in names(name)] if names else [source]
+        end = f"::{piece}" if piece else ""
+        expanded += [f"{scheme}:{model}{end}" for model in names(name)] if names else [whole]
     return expanded
 
 
 def train_missing(models: Sequence[str]) -> None:
     """Have each scheme make those of its models together that are not there yet."""
     by_scheme: dict[str, list[str]] = {}
-    for scheme, _, name in (source.partition(":") for source in models if ":" in source):
+    for scheme, _, name in (part.split(source)[0].partition(":") for source in models if ":" in source):
         by_scheme.setdefault(scheme, []).append(name)
     for scheme, names in by_scheme.items():
         if prepare := plugins.hook(scheme, "prepare"):

@@ -193,3 +193,43 @@ def test_ties_and_dare_are_told_number_by_number(made, method, factors, dtype):
     assert (result.method if result else None) == method
     if factors:
         assert result.factors == pytest.approx(factors, rel=0.02)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.4, 0.25])
+@pytest.mark.parametrize("fourth", [BASE, C], ids=["base", "sibling"])
+def test_a_merge_that_was_trained_on_is_between_its_parents_as_a_fork_of_them_shows(share, fourth):
+    """Trained on by a third of what its parents were; no rounding bounds it, and the share has an interval."""
+    x = tuned(mean((share, A), (1 - share, B)), 9, 0.015)
+    known = distances([fourth, A, B, x], torch.float32)
+    assert not merges.find(known, NONE)
+    (at, merge), *others = merges.trained_on(known, {}, NONE).items()
+    assert (at, merge.parents, merge.method, others) == (3, (1, 2), "trained on", [])
+    assert merge.low[0] - 0.02 <= merge.shares[0] <= merge.high[0] + 0.02
+    assert merge.shares[0] == pytest.approx(share, abs=0.02)
+    assert 0.1 < merge.on < 0.4
+
+
+NONE = np.zeros((4, 4), dtype=bool)
+KIN = {
+    "siblings": [BASE, A, B, C],
+    "siblings without their parent": [A, B, C, tuned(BASE, 4)],
+    "chain": [BASE, A, tuned(A, 5), tuned(tuned(A, 5), 6)],
+    "snapshot of a run": [BASE, A, tuned(A, 5), tuned(mean((0.5, A), (0.5, tuned(A, 5))), 7, 0.003)],
+    "snapshot beside a sibling": [B, A, tuned(A, 5), tuned(mean((0.5, A), (0.5, tuned(A, 5))), 7, 0.003)],
+    "base and tune, trained on": [B, BASE, A, tuned(mean((0.5, A), (0.5, BASE)), 7, 0.003)],
+    "trained on for long": [BASE, A, B, tuned(mean((0.5, A), (0.5, B)), 8, 0.05)],
+    "merge without a fourth model that forks": [A, B, tuned(A, 5), tuned(mean((0.5, A), (0.5, tuned(A, 5))), 8, 0.01)],
+}
+
+
+@pytest.mark.parametrize("kind", KIN)
+def test_no_path_is_a_merge_that_was_trained_on(kind):
+    """Abstention is no error: a merge with its base, or one that was trained for long, looks like kin."""
+    assert not merges.trained_on(distances(KIN[kind], torch.float32), {}, NONE)
+
+
+def test_a_model_that_is_earlier_than_both_is_no_merge_of_them():
+    x = tuned(mean((0.5, A), (0.5, B)), 9, 0.015)
+    earlier = NONE.copy()
+    earlier[3, [1, 2]] = True
+    assert not merges.trained_on(distances([BASE, A, B, x], torch.float32), {}, earlier)

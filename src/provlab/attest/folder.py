@@ -25,6 +25,7 @@ from provlab.forest.result import SCHEMA as TREE
 from provlab.forest.result import Forest
 from provlab.growing import tree
 from provlab.models.checkpoint import Checkpoint, identical
+from provlab.models.part import split
 from provlab.report import views
 from provlab.report.comparison import Comparison
 from provlab.report.difference import Difference
@@ -183,8 +184,9 @@ def recompute(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = 
 
 def _at_commit(model: Json) -> str:
     """Where a model lay, at the commit of the hub that was read."""
-    source, commit = str(model["source"]), model["commit"]
-    return f"{source}@{commit}" if commit and not set("@+") & set(source) else source
+    (source, piece), commit = split(str(model["source"])), model["commit"]
+    at = f"{source}@{commit}" if commit and not set("@+") & set(source) else source
+    return f"{at}::{piece}" if piece else at
 
 
 def _answer(content: Json, sources: Sequence[str], allow_pickle: bool) -> Answer:

@@ -16,6 +16,8 @@ from provlab.cli import completion
 from provlab.cli.completion import completed
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
+from provlab.models.part import NAMES as PARTS
+from provlab.models.part import split
 
 if TYPE_CHECKING:
     from provlab.report.card import Card
@@ -159,6 +161,17 @@ def add_model(parser: argparse.ArgumentParser, name: str, **settings: Any) -> No
     completed(parser.add_argument(name, **settings), completion.models, files=True)
 
 
+def add_part(parser: argparse.ArgumentParser) -> None:
+    """Add which part of each model is compared."""
+    what = f"compare a part alone: {', '.join(PARTS)}, or what lies below a prefix (MODEL::NAME is that of one model)"
+    parser.add_argument("--part", metavar="NAME[=PREFIX]", help=what)
+
+
+def parted(sources: Iterable[str], named: str | None) -> list[str]:
+    """Return the sources with the part that was named; those that name one of their own keep it."""
+    return [source if named is None or split(source)[1] else f"{source}::{named}" for source in sources]
+
+
 def add_report(parser: argparse.ArgumentParser) -> None:
     """Add where a report goes that others can recompute."""
 
@@ -255,7 +268,7 @@ def check_models(sources: Iterable[str]) -> None:
     ProvlabError
         A scheme does not have the name, a folder does not exist, or a name lacks its scheme or its organisation.
     """
-    for source in sources:
+    for source, _ in map(split, sources):
         scheme, colon, name = source.partition(":")
         if colon:
             if check := plugins.hook(scheme, "check"):

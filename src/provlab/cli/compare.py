@@ -12,6 +12,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_verbose(parser)
     common.add_json(parser)
     common.add_statistics(parser)
+    common.add_part(parser)
     common.add_family(parser)
     common.add_status(parser)
     parser.add_argument(
@@ -32,10 +33,11 @@ def _compare(arguments: argparse.Namespace) -> int:
     from provlab.api import compare
 
     common.check_json(arguments.json)
-    common.check_models((arguments.a, arguments.b))
+    a, b = common.parted((arguments.a, arguments.b), arguments.part)
+    common.check_models((a, b))
     settings = common.statistics(arguments) | common.family(arguments)
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
-    comparison = compare(arguments.a, arguments.b, progress=common.seconds_between_bars(), **settings)
+    comparison = compare(a, b, progress=common.seconds_between_bars(), **settings)
     common.report(arguments.report, "compare", settings, comparison)
     common.deliver(arguments.json, comparison.to_json, lambda: comparison, verbose=arguments.verbose)
     return int(comparison.outcome in arguments.fail_on)

@@ -17,6 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_verbose(parser)
     common.add_json(parser)
     common.add_statistics(parser)
+    common.add_part(parser)
     common.add_family(parser)
     common.add_status(parser)
     parser.add_argument(
@@ -45,13 +46,14 @@ def _study(arguments: argparse.Namespace) -> int:
     from provlab.studying import study
 
     common.check_json(arguments.json)
-    common.check_models(arguments.models)
+    models = common.parted(arguments.models, arguments.part)
+    common.check_models(models)
     if arguments.resources and not arguments.scheduler:
         raise InputError("--resources are those of Dask workers; give --scheduler too")
     if arguments.scheduler and arguments.workers != 1:
         raise InputError("--workers are processes of this machine and --scheduler has its own; give one of them")
     resources = parse_resources(arguments.resources)
-    pairs = [_pair(text) for text in arguments.pairs] if arguments.pairs else None
+    pairs = [_pair(text, arguments.part) for text in arguments.pairs] if arguments.pairs else None
     root = common.store_root(arguments.results)
     if root.exists() and not root.is_dir():
         raise InputError(f"--results {root} is a file; give a folder")
@@ -60,7 +62,7 @@ def _study(arguments: argparse.Namespace) -> int:
         if arguments.scheduler:
             executor = stack.enter_context(cluster(arguments.scheduler, resources=resources))
         report = study(
-            arguments.models,
+            models,
             pairs=pairs,
             store=Store(root),
             progress=common.seconds_between_bars(),
@@ -74,9 +76,10 @@ def _study(arguments: argparse.Namespace) -> int:
     return int(not arguments.fail_on.isdisjoint(report.outcomes().values()))
 
 
-def _pair(text: str) -> tuple[str, str]:
-    """``A,B`` as two sources."""
+def _pair(text: str, part: str | None) -> tuple[str, str]:
+    """``A,B`` as two sources, of each the part that was named."""
     a, comma, b = text.partition(",")
     if not (a.strip() and comma and b.strip()) or "," in b:
         raise InputError(f"--pairs are two models such as zoo:oak,zoo:elm, not {text!r}")
-    return a.strip(), b.strip()
+    a, b = common.parted((a.strip(), b.strip()), part)
+    return a, b

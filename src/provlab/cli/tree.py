@@ -18,6 +18,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--statistic", default="phi_u", metavar="NAME", help="it joins families (default: phi_u)"
     )
     completed(joins, statistics)
+    common.add_part(parser)
     parser.add_argument("--seed", type=int, default=0, help="seed of ties (default: 0)")
     parser.add_argument("--memory", metavar="SIZE", help="memory to use, such as 8GB (default: most that is free)")
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
@@ -36,10 +37,13 @@ def _tree(arguments: argparse.Namespace) -> int:
     from provlab.growing import tree
 
     common.check_json(arguments.json)
-    common.check_models(arguments.models)
+    models = common.parted(arguments.models, arguments.part)
+    common.check_models(models)
     settings = {name: getattr(arguments, name) for name in ("outgroup", "statistic", "seed")}
+    if arguments.outgroup:
+        (settings["outgroup"],) = common.parted([arguments.outgroup], arguments.part)
     result = tree(
-        arguments.models,
+        models,
         memory=arguments.memory,
         allow_pickle=arguments.allow_pickle,
         store=Store(common.store_root(arguments.results)),

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 
 from provlab import plugins
+from provlab.models.part import split
 
 
 @cache
@@ -95,6 +96,9 @@ class Lineage:
 
 def short_name(source: str) -> str:
     """Name of a source without scheme, organisation, folder and revision: ``zoo:oak@smoke`` is oak."""
+    whole, piece = split(source)
+    if piece:
+        return f"{short_name(whole)}::{piece.name}"
     return (source.partition(":")[2] or source.rstrip("/").rpartition("/")[2]).partition("@")[0]
 
 
@@ -111,6 +115,8 @@ def _without_revision(source: str) -> str:
 
 def _parent(source: str) -> tuple[str | None, str] | None:
     """Parent of a source and what was done to it, or None where nothing is known."""
+    if split(source)[1]:
+        return None  # the zoo and the table know whole models
     scheme, colon, name = source.partition(":")
     if colon and (parent := plugins.hook(scheme, "parent")):
         known: tuple[str | None, str] | None = parent(name)

@@ -117,13 +117,13 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
     that all of them have. Where one reads the text, and the tokenizers cut it differently, it is the tokens that all of
     them have at the same places.
     """
-    if options.vocab_size is not None or not models:
+    smallest = min((model.anatomy.vocab_size for model in models.values()), default=0)
+    if options.vocab_size is not None or not smallest:  # a part without a vocabulary reads no tokens
         return options
     drawn = any("vocab_size" in get_statistic(name).parameters(options) for name in statistics)
     vocabulary = None
     if drawn:
         vocabulary = common_strings(models.values())
-    smallest = min(model.anatomy.vocab_size for model in models.values())
     options = replace(options, vocab_size=smallest, vocabulary=vocabulary)
     if options.text and any("text_sha256" in get_statistic(name).parameters(options) for name in statistics):
         options = replace(options, shared=shared_tokens(models.values(), options))

@@ -73,6 +73,9 @@ class Path:
         Cosine of x - p and c - p; NaN where no tensor has one shape in all three.
     shown
         Whether p is an ancestor of c.
+    parted
+        Whether p is none, nor a part of a merge that became c: it has steps of its own, and x and c share rows that p
+        trained. A merge with p lacks a share of its steps too, but keeps no such row.
     """
 
     witness: int
@@ -82,6 +85,7 @@ class Path:
     high: float
     cosine: float
     shown: bool
+    parted: bool = False
 
 
 def path(
@@ -121,7 +125,7 @@ def path(
     low, high = (float((own + way * SURE * error) / steps[0]) for way in (-1, 1))
     near = abs(own) <= NEAR_ZERO * error and low >= -OWN and high <= OWN
     quiet = near and not excluded and cosine <= ALIKE
-    return Path(witness, steps[0], own / steps[0], low, high, cosine, bool(quiet))
+    return Path(witness, steps[0], own / steps[0], low, high, cosine, bool(quiet), excluded and low > OWN)
 
 
 def descends(paths: Iterable[Path | None]) -> tuple[Path | None, bool]:
@@ -133,7 +137,7 @@ def descends(paths: Iterable[Path | None]) -> tuple[Path | None, bool]:
     if not read:
         return None, False
     if any(known.low > 0 or known.steps < FEWEST for known in read if not known.shown):
-        return max(read, key=lambda known: known.low), False
+        return max(read, key=lambda known: (known.parted, known.low)), False
     unlike = all(known.cosine <= ALIKE for known in read)
     return read[0], read[0].shown and unlike
 

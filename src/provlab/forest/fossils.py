@@ -52,7 +52,8 @@ class Draw:
 
 def why_silent(model: Model) -> str | None:
     """Say why the biases of a model's keys are no fossils; None where they may be."""
-    if described(model.anatomy.architecture).rotary and not model.anatomy.has("position_embedding"):
+    named = not model.anatomy.part_name  # the shapes of a part do not say how its keys are used
+    if named and described(model.anatomy.architecture).rotary and not model.anatomy.has("position_embedding"):
         return "positions turn the keys, so that their bias does not cancel and is trained"
     if not model.anatomy.has(ROLE):
         return "its keys have no bias"

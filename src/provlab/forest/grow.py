@@ -72,7 +72,7 @@ class Tree:
             known = [spellings(model.checkpoint, size) for model, size in zip(sides, sizes, strict=True)]
             _, numbers = np.unique(np.concatenate(known), return_inverse=True)
             codes = np.split(numbers, np.cumsum(sizes)[:-1])
-        tokens = int(max(code.max() for code in codes)) + 1
+        tokens = int(max((code.max() for code in codes if len(code)), default=0)) + 1
         kept = np.zeros((n, n, -(-tokens // 8)), dtype=np.uint8)
         kept[range(n), range(n)] = 255
         readable, factor, silence = np.eye(n, dtype=bool), np.zeros((n, n)), np.ones((n, n))
@@ -103,6 +103,7 @@ class Tree:
             earlier = np.array([[self.rows.later(i, j) > 0 for j in range(n)] for i in range(n)])
             self.made = merges.find(self.distances, earlier)
             self.made |= sparse.find(self.opened, self.distances, self.made)
+            self.made |= merges.trained_on(self.distances, self.made, earlier)
         distance = self.distances.total()
         between = np.array([[n - 2 - self._not_between(i, j) if i != j else 0 for j in range(n)] for i in range(n)])
         for x, merge in self.made.items():  # it lies between its parents, and is on no path
@@ -123,7 +124,7 @@ class Tree:
         }
         if n == 2:
             notes.append(TWO)
-        notes += self._common_draw()
+        notes += self._common_draw(more=bool(self.made) or any(edge.relation == DESCENDS for edge in edges))
         if n == 3 and not self.made:
             odd = estimate.odd_one_out(self.models, apart)
             without = "A model and two neighbours have none, nor have three siblings."
@@ -161,8 +162,10 @@ class Tree:
     def _path(self, x: int, p: int, c: int) -> descent.Path | None:
         """Ask an earlier model about p and c."""
         pairs = [(x, p), (p, c), (x, c)]
+        if not self.tables:
+            return None
         spacings = {SPACINGS.get(stored(self.opened[k])) for k in (x, p, c)}
-        if not self.tables or len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):
+        if len(spacings) > 1 or not all(self.rows.readable[pair] for pair in pairs):
             return None
         kept = np.unpackbits(np.bitwise_and.reduce([self.rows.kept[pair] for pair in pairs]))
         some = np.flatnonzero(kept[self.tokens])
@@ -228,13 +231,16 @@ class Tree:
         p, c = (i, j) if way > 0 else (j, i)
         path, shown = self._parent(p, c, outgroup) if self.rows.later(p, c) > 0 else (None, False)
         relation = DESCENDS if shown else LATER if level else NEAR
-        parent = SHOWN if shown else NOT_GIVEN if path and path.low > descent.OWN else UNKNOWN
-        if level == ROWS:
+        parent = SHOWN if shown else NOT_GIVEN if path and path.parted else UNKNOWN
+        rows = f"{kept} of {self.rows.n_tokens} rows kept"
+        if not all(self.opened[k].anatomy.has("embedding") for k in (i, j)):
+            rows, clock = "", "no clock: there is no embedding"
+        elif level == ROWS:
             clock = f"clock: {-np.expm1(-abs(factor)):.2%} shorter"
         else:
             tied = self.opened[i].anatomy.tied or self.opened[j].anatomy.tied
             clock = f"clock silent ({exact.silent_because(self.rows, i, j, tied=tied)})"
-        words = [f"{kept} of {self.rows.n_tokens} rows kept", clock, f"{between} may lie between" * (between > 0), why]
+        words = [rows, clock, f"{between} may lie between" * (between > 0), why]
         numbers = {
             "kept": kept, "changed": self.rows.n_tokens - kept, "between": between,
             "distance": float(self.distances.total()[i, j]), "ln_factor": way * factor, "score": way * score,
@@ -244,6 +250,8 @@ class Tree:
             words.append(
                 f"of some {path.steps:.0f} steps of {names[0]} since {names[1]}, {max(path.own, 0):.0%} are its own "
                 f"alone ({max(path.low, 0):.0%} to {max(path.high, 0):.0%}, 90%)"
+                + ": a sibling, or part of a merge"
+                * (path.low > descent.OWN and not path.parted)
             )
             numbers |= {
                 "steps": path.steps,
@@ -274,7 +282,14 @@ class Tree:
                 if merge.base is None and not self._base_given(merge):
                     words += "; what both were made from was not given"
                 numbers = {"share": share, "low": low, "high": high, "residual": merge.residual}
-                edges.append(Edge(self.models[parent], self.models[x], MERGE, ROWS, ROWS, words, numbers, SHOWN))
+                level, known = ROWS, SHOWN
+                if merge.on:
+                    words = (
+                        f"{method}: {what} {share:.2f}, by block {low:.2f} to {high:.2f}; off their line by "
+                        f"{merge.on:.0%} of the distance of both; kin near to a parent look like it"
+                    )
+                    level, known, numbers["residual"] = ESTIMATED, UNKNOWN, merge.on
+                edges.append(Edge(self.models[parent], self.models[x], MERGE, level, level, words, numbers, known))
         return edges
 
     def _base_given(self, merge: merges.Merge) -> bool:
@@ -285,8 +300,10 @@ class Tree:
             if k not in self.made
         )
 
-    def _common_draw(self) -> list[str]:
-        """Say whether biases of keys, which training leaves alone but for rounding, are alike.
+    def _common_draw(self, *, more: bool) -> list[str]:
+        """Say whether biases of keys, which training leaves alone but for rounding, are alike; and that this is all.
+
+        `more` says whether something else shows that one model was made from another.
 
         Where they begin at zero, as in BERT, an optimiser makes steps of the rounding: then a common ancestor shows,
         and no draw.
@@ -301,6 +318,8 @@ class Tree:
             f"Biases of keys, which training leaves alone but for rounding: alike in {len(shown)} of {len(pairs)} "
             f"pairs (log10 p at most {max(values):.1f}). They have a common initial draw, or a common ancestor: this "
             "is less than descent, since two trainings from one seed share it too."
+            + " One draw, no descent: nothing here shows that one was made from another."
+            * bool(shown and not more)
         ]
 
     def _spoken(self) -> str:

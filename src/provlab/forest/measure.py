@@ -174,7 +174,8 @@ class WeightDistance(Statistic):
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """What lies outside the blocks, and each block."""
-        return [None, *super().blocks(a, b)]
+        alone = not (a.anatomy.n_blocks or b.anatomy.n_blocks)  # tables without blocks
+        return [None, *([] if alone else super().blocks(a, b))]
 
     def prepare(self, model: Model, options: Options) -> AllWeights:
         """Arrange to read all weights."""
@@ -193,7 +194,7 @@ class WeightDistance(Statistic):
             side: {
                 "squares": sum(block.detail.own[side]["matrices"] for block in blocks),
                 **{
-                    k: float(np.mean([block.detail.own[side][k] for block in blocks[1:]]))
+                    k: float(np.mean([block.detail.own[side][k] for block in blocks[1:] or blocks]))
                     for k in ("kurtosis", "gains")
                 },
             }

@@ -10,13 +10,14 @@ thousands of numbers no other model lies there by chance.
 - *by depth, by part*: a share of its own for each tensor; *passthrough* if each tensor is one model's.
 - *slerp*: tensor by tensor along a great circle, so that the shares add up to a little more than 1.
 - *TIES, DARE*: see `provlab.forest.sparse`.
+- *trained on*: an estimate by angles, see `trained_on`; no rounding bounds it, and its edges say so.
 
 A combination does not say which of its members was made from the others: if x is the mean of a and b, then a is beyond
 x as seen from b. Named as the merge is the member whose coefficient is the largest, which is the one between the
 others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -34,6 +35,9 @@ EQUAL = 0.01  # shares of tensors that differ by less are one share
 LINEAR, BY_TENSOR, BY_DEPTH, BY_PART = "linear", "by tensor", "shares by depth", "shares by part"
 PASSTHROUGH, SLERP, ARITHMETIC = "passthrough", "slerp", "task arithmetic"
 BESIDE = 0.35  # cosine from which two changes are not at right angles: .7 for equal changes, .2 for drift of training
+#: cosine at x, in every block, up to which x lies between two models; and at a fork of both, down to which it does not
+BETWEEN, FORK = -0.25, -0.1
+TRAINED_ON = "trained on"
 Matrix = NDArray[np.float64]
 Key = tuple[int | None, str]  # block and role of a tensor
 
@@ -54,6 +58,8 @@ class Merge:
         By how much it misses the model, in expected roundings of its file.
     base
         Number of the model whose changes were merged, where there is one and it is no parent.
+    on
+        How far it was trained on, over the distance of its parents; 0 where rounding explains what is left.
     """
 
     parents: tuple[int, ...]
@@ -63,6 +69,7 @@ class Merge:
     high: tuple[float, ...]
     residual: float
     base: int | None = None
+    on: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +139,80 @@ def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
     return merges
 
 
+def trained_on(distances: Distances, known: Collection[int], earlier: NDArray[np.bool_]) -> dict[int, Merge]:
+    """Find models between two others that no path explains: merges that were trained on for less than these differ.
+
+    Changes of trainings apart are about at right angles, or alike. So where i and j were made from x, the angle at x
+    between them is at most a right one; and on a path from i to x to j, i has no change that j lacks.
+    A mean of i and j has them on either side, at 180 degrees, and training on takes it off their line. So x counts as a
+    merge, trained on, if the cosine at x is at most `BETWEEN` in each block, and if a fourth model, at which both fork
+    (`FORK`), shows changes of either (`BESIDE`). A snapshot between two others has no such fourth model. The nearest
+    line of several is taken: that of the parents, or of kin near to them. Shares are those on the line.
+
+    Parameters
+    ----------
+    distances
+        Distances of all pairs.
+    known
+        Models that are merges already.
+    earlier
+        As of `find`. No model that is earlier than both is a merge of them, nor one between them in time if they are
+        all there is.
+    """
+    blocks = sorted({block for block, _ in distances.keys if block is not None})
+    sums = []  # squared distances over the matrices of each block
+    for block in blocks:
+        keys = [k for k, (at, role) in enumerate(distances.keys) if at == block and not role.endswith(("norm", "bias"))]
+        sums.append(distances.squared[keys].sum(axis=0))
+    squared = np.array(sums)  # (blocks, n, n); NaN where shapes differ
+    n = distances.squared.shape[1]
+    free = [i for i in range(n) if i not in known]
+    if len(free) < 4 or not len(blocks):
+        return {}
+
+    def cosine(x: int, total: Matrix) -> Matrix:
+        """At x between each two models, ``(..., n, n)``."""
+        xi = total[..., x, :]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inner = (xi[..., :, None] + xi[..., None, :] - total) / 2
+            return np.asarray(inner / np.sqrt(xi[..., :, None] * xi[..., None, :]))
+
+    total = squared.sum(axis=0)
+    at = {x: cosine(x, total) for x in free}
+    made: dict[int, Merge] = {}
+    for x in free:
+        with np.errstate(invalid="ignore"):
+            between = (cosine(x, squared) <= BETWEEN).all(axis=0)
+        pairs = [(i, j) for i in free for j in free if i < j and x not in (i, j) and between[i, j]]
+        ranked = sorted((_off_line(total, x, i, j), i, j) for i, j in pairs if not earlier[x, [i, j]].all())
+        for off, i, j in ranked[:1]:
+            others = [y for y in free if y not in (x, i, j)]
+            if any(at[y][i, j] >= FORK and at[i][y, j] > BESIDE and at[j][y, i] > BESIDE for y in others):
+                made[x] = _trained_on(squared, x, i, j, off)
+    # of models that lie between each other, the nearest to its line is the merge
+    return {
+        x: merge
+        for x, merge in made.items()
+        if not any(p in made and made[p].on < merge.on and x in made[p].parents for p in merge.parents)
+    }
+
+
+def _off_line(total: Matrix, x: int, i: int, j: int) -> float:
+    """Distance of x from the line through i and j, over theirs."""
+    share = (total[x, i] - total[x, j] + total[i, j]) / (2 * total[i, j])
+    left = (1 - share) * total[x, i] + share * total[x, j] - share * (1 - share) * total[i, j]
+    return float(np.sqrt(max(left, 0.0) / total[i, j]))
+
+
+def _trained_on(squared: Matrix, x: int, i: int, j: int, off: float) -> Merge:
+    """Shares of the point of the line next to x, over all blocks and block by block."""
+    xi, xj, ij = squared[:, x, i], squared[:, x, j], squared[:, i, j]
+    of_j = (xi - xj + ij) / (2 * ij)
+    share = float((xi.sum() - xj.sum() + ij.sum()) / (2 * ij.sum()))
+    low, high = (1 - of_j.max(), of_j.min()), (1 - of_j.min(), of_j.max())
+    return Merge((i, j), (1 - share, share), TRAINED_ON, tuple(map(float, low)), tuple(map(float, high)), 0.0, on=off)
+
+
 def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bool) -> list[tuple[int, int]]:
     """Pairs of others that x may lie between, by the tensors that all models share; the pair farthest apart first.
 
@@ -147,7 +228,7 @@ def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bo
         off = (1.5 * ij / 8) ** 2 / distances.norms[shared, x][:, None] if arcs else np.zeros_like(ij)
     left = ((1 - share) * xi + share * xj - share * (1 - share) * ij).sum(axis=0)
     bound = (noise[:, [x]] + noise[:, i] + noise[:, j]).sum(axis=0) * max(ROUNDING.values()) ** 2
-    near = (left <= bound + np.nan_to_num(off).sum(axis=0)) & (ij.sum(axis=0) > 0)
+    near = (left <= bound + np.where(np.isnan(off), 0.0, off).sum(axis=0)) & (ij.sum(axis=0) > 0)
     order = np.argsort(-ij.sum(axis=0)[near], kind="stable")
     return list(zip(i[near][order].tolist(), j[near][order].tolist(), strict=True))
 

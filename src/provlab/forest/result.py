@@ -41,7 +41,10 @@ RELATIONS = {
     DESCENDS: f"an earlier third model shows that the later one keeps what the earlier one trained: {ERRORS}",
     LATER: "the second is the later one; their common parent may not be among these",
     NEAR: "no order in time is known; their common parent may not be among these",
-    f"parent was {NOT_GIVEN}": "the first made steps that the second lacks; the second may still be a merge with it",
+    f"parent was {NOT_GIVEN}": (
+        "the first made steps that the second lacks, and the second keeps rows that the first trained, as no merge "
+        "with it does"
+    ),
     MERGE: "the second is made of the first and others without training",
     BRIDGE: "the second is related to the family of the first and to another one that is not",
 }

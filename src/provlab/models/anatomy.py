@@ -31,6 +31,7 @@ from provlab.models.architectures import (
 )
 from provlab.models.language import language_part
 from provlab.models.layouts import by_tensors
+from provlab.models.part import LANGUAGE
 
 if TYPE_CHECKING:
     import torch
@@ -160,6 +161,8 @@ class Anatomy:
         What the model reads.
     first_position
         The row of the table of positions at which a sequence begins.
+    part_name
+        Name of the part of a model that was read by its shapes alone (`provlab.models.part`); else None.
     """
 
     architecture: str
@@ -174,6 +177,7 @@ class Anatomy:
     named: str | None = None
     inputs: str = "tokens"
     first_position: int = 0
+    part_name: str | None = None
 
     @cached_property
     def _index(self) -> dict[tuple[str, int | None], TensorPart]:
@@ -350,6 +354,11 @@ def of(checkpoint: Tensors) -> Anatomy:
     InvalidWeightsError
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
+    piece = getattr(checkpoint, "part", None)  # a model without files has none
+    if piece and (piece.name != LANGUAGE or piece.prefix):
+        from provlab.models.part_by_shapes import by_shapes  # few models are read in part
+
+        return by_shapes(checkpoint, piece)
     try:
         name = checkpoint.architecture
         config: Mapping[str, Any] = checkpoint.config

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import plugins
-from provlab.errors import CheckpointError, one_line
+from provlab.errors import CheckpointError, InputError, one_line
 from provlab.files import cache_dir, sha256_file
-from provlab.models import beside, diagnose, sources
+from provlab.models import beside, diagnose, part, sources
 from provlab.models.architectures import headless, sees
 from provlab.models.counting import count_bytes
 from provlab.models.formats.container import is_weights
@@ -107,6 +107,8 @@ class Checkpoint:
         Short label for tables and plots.
     config
         The content of ``config.json``.
+    part
+        The part that alone is compared, see `provlab.models.part`; mostly none.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Checkpoint:
     ) -> None:
         self.source = source
         self.name = name
+        self.part: part.Part | None = None
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
@@ -182,7 +185,7 @@ class Checkpoint:
             A folder, or one of its files of weights (a path that exists, or text that begins with ``.``, ``/`` or
             ``~``), a hub id ``org/name[/file][@revision]`` or the address of its page, or ``scheme:name``;
             ``BASE+ADAPTER`` is any of these
-            with a LoRA adapter merged into it, which is a folder or on the hub.
+            with a LoRA adapter merged into it, which is a folder or on the hub; ``MODEL::PART`` is a part of any.
         allow_pickle
             Accept ``.bin`` files if there is nothing else; torch reads them with ``weights_only=True``, so that no code
             of theirs is run. A crafted one can still keep torch busy without end.
@@ -192,6 +195,9 @@ class Checkpoint:
         CheckpointError
             Nothing is there, or what is there is incomplete, damaged or unsafe.
         """
+        whole, piece = part.split(source)
+        if piece:
+            return cls._open_part(whole, piece, allow_pickle)
         text = str(source)
         match = _SCHEME.fullmatch(text) if isinstance(source, str) else None
         # a resolver that opens checkpoints splits its own text: an adapter belongs to the innermost of its models
@@ -209,6 +215,21 @@ class Checkpoint:
         if match:
             return cls._open_scheme(match[1], match[2], allow_pickle)
         return cls(*_located(source), allow_pickle=allow_pickle)
+
+    @classmethod
+    def _open_part(cls, source: str, piece: part.Part, allow_pickle: bool) -> "Checkpoint":
+        if piece.name == part.ADAPTER and not piece.prefix:
+            adapter = plugins.reader("adapter", source)
+            name, label, files = _located(adapter.alone(source))
+            weights: WeightFiles = adapter.AdapterWeights(files, allow_pickle=allow_pickle)
+            whole, placed = cls(name, label, files, weights=weights), piece
+        else:
+            whole = cls.open(source, allow_pickle=allow_pickle)
+            weights, placed = whole._weights, part.placed(whole, piece)
+        label, notes = f"{whole.name}::{piece.name}", (*whole.notes, part.note(whole.name, placed))
+        made = cls(f"{whole.source}::{piece}", label, whole._files, weights=weights, notes=notes)
+        made.part = placed
+        return made
 
     @classmethod
     def _open_scheme(cls, scheme: str, name: str, allow_pickle: bool) -> "Checkpoint":
@@ -248,6 +269,7 @@ class Checkpoint:
     def digest(self) -> str:
         """Hex SHA-256 over the names and SHA-256 of config and weight files: equal digests, equal models."""
         lines = [f"{name} {self._files.sha256(name)}\n" for name in self._decisive]
+        lines += [f"part {self.part}\n"] if self.part else []
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     @cached_property
@@ -384,10 +406,12 @@ class Checkpoint:
         InvalidWeightsError
             A weight is missing or has another shape (transformers would draw it at random).
         InputError
-            There is no such device.
+            There is no such device, or it is a part of a model.
         """
         from provlab.models import loading
 
+        if self.part and self.part.name != part.LANGUAGE:
+            raise InputError(f"{self.name} is a part of a model, which is compared by its weights, and not run")
         key = str(dtype or "torch.float32"), device
         if self._kept is not None and key in self._kept:
             return self._kept[key]

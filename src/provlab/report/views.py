@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from provlab.engine.table import PairRecord
-from provlab.models.architectures import sees
+from provlab.models import part
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.language import language_part
 from provlab.report.card import Card
@@ -31,7 +31,7 @@ WIDTH, LONGEST_RULE = 100, 60  # characters: of a line of text, and of the rule 
 def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
     """Say which model this was: source, commit, digest, files, which of them were read in part, and as what codes."""
     within = None
-    if sees(checkpoint.config):
+    if part.language(checkpoint):
         within, _ = language_part(checkpoint.architecture, checkpoint.config)
     return {
         "source": source,

@@ -25,6 +25,7 @@ from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
+from provlab.models.part import ADAPTER
 from provlab.statistics import order
 from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
 
@@ -291,8 +292,23 @@ class Statistic(ABC):
         """Raise NotComparableError where no block of one model can be compared with any of the other."""
         return
 
+    def require_parts(self, *models: Model) -> None:
+        """Raise NotComparableError where a part of a model was asked for in which the statistic can read nothing."""
+        for model in models:
+            name, of = model.name, model.anatomy
+            if of.part_name and self.recorded is not None:
+                raise NotComparableError(f"{self.name} runs a model, and {name} is a part, compared by its weights")
+            if of.part_name and not of.n_blocks:
+                raise NotComparableError(f"{self.name} needs blocks, and {name} is a table alone; phi_e compares it")
+            if of.part_name == ADAPTER and self.assumptions and self.name != "phi_u":
+                raise NotComparableError(
+                    f"{self.name} permutes inputs and outputs too, which two adapters have from their base; phi_u "
+                    "permutes the units between A and B alone"
+                )
+
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """List the blocks at which a pair is compared; raise NotComparableError where the statistic does not apply."""
+        self.require_parts(a, b)
         self.require(a, b)
         if a.anatomy.n_blocks != b.anatomy.n_blocks:
             raise NotComparableError(

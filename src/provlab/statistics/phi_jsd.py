@@ -106,6 +106,7 @@ class PhiJSD(Statistic):
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """One unit."""
+        self.require_parts(a, b)
         return [None]
 
     def prepare(self, model: Model, options: Options) -> NextTokens:

@@ -132,6 +132,80 @@ class Change(NamedTuple):
     magnitude: str = ""
 
 
+def _weights_of(source: Files, *, allow_pickle: bool) -> str:
+    """Name of the file of an adapter's weights; raise CheckpointError where there is none to read."""
+    names = source.names()
+    weights = WEIGHTS if WEIGHTS in names else PICKLED
+    for name in (CONFIG, weights):
+        if name not in names:
+            raise CheckpointError(f"{source.label} is no adapter, as it has no {name}; give the folder that peft saved")
+    if weights == PICKLED and not allow_pickle:
+        raise CheckpointError(
+            f"{source.label} has its adapter only as pickle ({PICKLED}); pass --allow-pickle (allow_pickle=True) if "
+            "you trust the source"
+        )
+    return weights
+
+
+def alone(source: str) -> str:
+    """Return the folder or the repository of the adapter that a source names, with its base or without it."""
+    if pair := split(source):
+        return pair[1]
+    within = [] if _exists(Path(source) / CONFIG) else _within(Path(source))
+    if len(within) > 1:
+        raise CheckpointError(f"{source} holds several adapters; give the folder of one, as {within[0]}")
+    return str(within[0]) if within else str(sources.plain(source))
+
+
+class AdapterWeights(WeightFiles):
+    """The tensors of an adapter alone, A and B as peft saved them; see `provlab.models.part`."""
+
+    def __init__(self, source: Files, *, allow_pickle: bool = False) -> None:
+        """Open the adapter.
+
+        Raises
+        ------
+        CheckpointError
+            It is none.
+        """
+        weights = _weights_of(source, allow_pickle=allow_pickle)
+        self._source, self.files, self.index = source, (weights,), ()
+        self.format = next(kind for kind in FORMATS if kind.pickled == (weights == PICKLED))
+        self.config = {**read_json(source, CONFIG), "architectures": [MERGED]}
+        self._adapter = self.format.opened(source, weights)
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of all tensors, sorted."""
+        return tuple(sorted(self._adapter.header))
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """No index places any."""
+        return {}
+
+    @property
+    def stored(self) -> list[str]:
+        """No codes."""
+        return []
+
+    @property
+    def renamed(self) -> dict[str, str]:
+        """No names but those of the file."""
+        return {}
+
+    def header(self, file: str) -> Mapping[str, TensorInfo]:
+        """Shapes and dtypes of the tensors."""
+        return self._adapter.header
+
+    def info(self, name: str) -> TensorInfo:
+        """Shape and dtype of one tensor."""
+        return self._adapter.header[name]
+
+    def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
+        return self._adapter.read(name, rows)
+
+
 class AdaptedWeights(WeightFiles):
     """The tensors of a base, with what an adapter makes of them, in float32."""
 
@@ -146,18 +220,7 @@ class AdaptedWeights(WeightFiles):
         if isinstance(base, AdaptedWeights):
             raise CheckpointError(f"{source.label}: one adapter is merged, not two; merge one with peft, and save it")
         self._source, self._base, self._label = source, base, source.adapter.label
-        names = source.adapter.names()
-        weights = WEIGHTS if WEIGHTS in names else PICKLED
-        for name in (CONFIG, weights):
-            if name not in names:
-                raise CheckpointError(
-                    f"{self._label} is no adapter, as it has no {name}; give the folder that peft saved"
-                )
-        if weights == PICKLED and not allow_pickle:
-            raise CheckpointError(
-                f"{self._label} has its adapter only as pickle ({PICKLED}); pass --allow-pickle (allow_pickle=True) if "
-                "you trust the source"
-            )
+        weights = _weights_of(source.adapter, allow_pickle=allow_pickle)
         self.files, self.index, self.config = (*base.files, CONFIG, weights), base.index, base.config
         self.format = next(kind for kind in FORMATS if kind.pickled == (weights == PICKLED))
         self._settings = read_json(source.adapter, CONFIG)
