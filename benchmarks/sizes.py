@@ -381,13 +381,13 @@ def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
 
     The words are those of `provlab.report.outcome` for the tests that reject, by Holm, at each level.
     """
-    given = {test: value for test, value in p.items() if value is not None}
-    if not given:
+    log10_p = {test: value for test, value in p.items() if value is not None}
+    if not log10_p:
         return [None, None]
-    adjusted = dict(zip(given, pvalues.holm(np.array([*given.values()])).tolist(), strict=True))
+    adjusted = dict(zip(log10_p, pvalues.holm(np.array([*log10_p.values()])).tolist(), strict=True))
     words = {
         level: Evidence(
-            {}, (*given,), tuple(t for t, q in adjusted.items() if q <= level), (*given,), (), False
+            {}, (*log10_p,), tuple(t for t, q in adjusted.items() if q <= level), (*log10_p,), (), False
         ).outcome
         for level in adjusted.values()
     }

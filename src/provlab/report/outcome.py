@@ -139,7 +139,7 @@ class Evidence:
 
     @property
     def losses(self) -> list[tuple[float, float]]:
-        """Of either model, its loss on the text and that of the tokens' frequencies; empty where not measured."""
+        """Either model's loss on the text, and that of the tokens' frequencies; empty where not measured."""
         outputs = self.outcomes.get("phi_jsd")
         if outputs is None or not outputs.detail.losses or not outputs.detail.frequencies:
             return []
