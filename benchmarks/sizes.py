@@ -11,12 +11,13 @@ say how far phi_MATCH's assumption reaches, and its size above them is no fault.
 
 import argparse
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,8 +237,8 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
 }
 
 
-def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
-    """phi_MATCH, its unsigned form and phi_ANCHOR, on inputs that both models see."""
+def matched(names: Iterable[str], a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[BlockResult]]:
+    """phi_MATCH, its unsigned form or phi_ANCHOR of each block, on inputs that both models see."""
     blocks, _, width = a.gate.shape
     inputs = rng.normal(size=(width, TOKENS)) + 0.3 * rng.normal(size=(width, 1))
 
@@ -254,27 +255,30 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
             ups.append(u.astype(np.float32))
         return GateAndUp(gates, ups, np.zeros((1, TOKENS), np.int64), units, written)
 
-    statistic, options = get(name), Options(seed=int(rng.integers(2**31)))
+    sides, options = [(model, features(model)) for model in (a, b)], Options(seed=int(rng.integers(2**31)))
 
-    def block(model: Mlps, side: GateAndUp, i: int) -> object:
-        views = side.block(i)
-        if name != "phi_anchor":
-            return views
-        return Parts(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
-
-    sides = [(model, features(model)) for model in (a, b)]
-
-    def result(i: int) -> BlockResult:
+    def result(name: str, i: int) -> BlockResult:
         try:
-            return statistic.compare_block(*(block(*side, i) for side in sides), i, options)
+            read: list[Any] = [side.block(i) for _, side in sides]
+            if name == "phi_anchor":
+                read = [
+                    Parts(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
+                    for views, (model, side) in zip(read, sides, strict=True)
+                ]
+            return get(name).compare_block(*read, i, options)
         except NoUnitsError:
-            return statistic.without(i, [])
+            return get(name).without(i, [])
 
-    return statistic.outcome([result(i) for i in range(blocks)]).log10_p
+    return {name: [result(name, i) for i in range(blocks)] for name in names}
 
 
-def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
-    """phi_U, and phi_H on inputs that both models see."""
+def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """One test of units in any order, over all blocks."""
+    return get(name).outcome(matched([name], a, b, rng)[name]).log10_p
+
+
+def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[BlockResult]:
+    """phi_U of each block, or phi_H on inputs that both models see."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
     def prepared(gate: Array, up: Array, down: Array) -> OrderedRows | None:
@@ -290,11 +294,15 @@ def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
             return None
 
     sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
-    results = [
+    return [
         get(name).without(i, []) if None in rows else correlation_with_identity(*rows, i, int(rng.integers(2**31)))
         for i, rows in enumerate(sides)
     ]
-    return get(name).outcome(results).log10_p
+
+
+def by_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
+    """One test that reads the order of units, over all blocks."""
+    return get(name).outcome(in_order(name, a, b, rng)).log10_p
 
 
 class Llama:
@@ -373,13 +381,13 @@ def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
 
     The words are those of `provlab.report.outcome` for the tests that reject, by Holm, at each level.
     """
-    given = {test: value for test, value in p.items() if value is not None}
-    if not given:
+    log10_p = {test: value for test, value in p.items() if value is not None}
+    if not log10_p:
         return [None, None]
-    adjusted = dict(zip(given, pvalues.holm(np.array([*given.values()])).tolist(), strict=True))
+    adjusted = dict(zip(log10_p, pvalues.holm(np.array([*log10_p.values()])).tolist(), strict=True))
     words = {
         level: Evidence(
-            {}, (*given,), tuple(t for t, q in adjusted.items() if q <= level), (*given,), (), False
+            {}, (*log10_p,), tuple(t for t, q in adjusted.items() if q <= level), (*log10_p,), (), False
         ).outcome
         for level in adjusted.values()
     }
@@ -389,32 +397,33 @@ def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
     ]
 
 
-def by_verdict(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[float | None]:
-    """`smallest_levels` of all blocks, or of the first alone (``--blocks 0``)."""
-    if name == "compare_block":
-        a, b = (replace(model, gate=model.gate[:1], up=model.up[:1], down=model.down[:1]) for model in (a, b))
-    return smallest_levels({test: STATISTICS[test](a, b, rng) for test in DEFAULT})
+def settled(results: Sequence[BlockResult]) -> float | None:
+    """log10 p of phi_U of one block after the other, until their e-values reject (``--until-settled``)."""
+    read, p = 0, 0.0
+    while read < len(results) and p > np.log10(LEVEL):
+        read += 1
+        p = evalues.anytime_log10_p(independent(results[:read]))
+    return None if get("phi_u").outcome(results[:read]).detail.withheld else p
 
 
-def by_units(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[float | None]:
-    """`smallest_levels` of the first half of each block's units (``--units``), which phi_U alone reads."""
+def verdicts(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float | None]]:
+    """`smallest_levels` of what `provlab compare` says of one pair, by how much of it is read.
+
+    All blocks, one (``--blocks 0``), one after the other (``--until-settled``), or the first half of each block's units
+    (``--units``). The last two ask phi_U alone, which reads the order.
+    """
+    results = {name: in_order(name, a, b, rng) for name in ("phi_u", "phi_h")}
+    results |= matched(("phi_match", "phi_match_unsigned"), a, b, rng)
+    rows = {"phi_unseen": by_embeddings("phi_unseen", a, b, rng)}
     n = a.up.shape[1] // 2
-    a, b = (replace(m, gate=m.gate[:, :n], up=m.up[:, :n], down=m.down[:, :n]) for m in (a, b))
-    return smallest_levels({"phi_u": by_order("phi_u", a, b, rng)})
-
-
-def by_settling(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[float | None]:
-    """`smallest_levels` of phi_U of one block after the other until their e-values reject (``--until-settled``)."""
-    results: list[BlockResult] = []
-    for block in rng.permutation(len(a.up)).tolist():
-        rows = [
-            OrderedRows.of(living_rows(m.up[block].astype(np.float32), name="up")[0], called="up rows") for m in (a, b)
-        ]
-        results.append(correlation_with_identity(*rows, block, int(rng.integers(2**31))))
-        p = evalues.anytime_log10_p(independent(results))
-        if p <= np.log10(LEVEL):
-            break
-    return smallest_levels({"phi_u": None if get("phi_u").outcome(results).detail.withheld else p})
+    halves = (replace(m, gate=m.gate[:, :n], up=m.up[:, :n], down=m.down[:, :n]) for m in (a, b))
+    tested = {
+        "compare": {name: get(name).outcome(some).log10_p for name, some in results.items()} | rows,
+        "compare_block": {name: get(name).outcome(some[:1]).log10_p for name, some in results.items()} | rows,
+        "compare_settled": {"phi_u": settled(results["phi_u"])},
+        "compare_units": {"phi_u": by_order("phi_u", *halves, rng)},
+    }
+    return {way: smallest_levels(p) for way, p in tested.items()}
 
 
 def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
@@ -450,15 +459,10 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
     )
     for name in names
 }
-#: ways of `provlab compare` -> the levels from which it accuses; the second of them is kept as a row of its own
-VERDICTS: dict[str, Callable[[str, Mlps, Mlps, np.random.Generator], list[float | None]]] = {
-    "compare": by_verdict,
-    "compare_block": by_verdict,
-    "compare_units": by_units,
-    "compare_settled": by_settling,
-}
-BY_ORDER = "_by_order"
-MEASURED = (*STATISTICS, *(f"{name}{row}" for name in VERDICTS for row in ("", BY_ORDER)))
+#: ways of `provlab compare`, measured together; two rows of each, *rejected*, and that or *by order alone*
+WAYS = ("compare", "compare_block", "compare_settled", "compare_units")
+ACCUSED = ("", "_by_order")
+MEASURED = (*STATISTICS, *(f"{way}{row}" for way in WAYS for row in ACCUSED))
 _UNKNOWN = tuple(f"sorted-{rule}" for rule in UNKNOWN)
 _SORTS = tuple(case for case in CASES if case.startswith("sorted-") and case not in _UNKNOWN)
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
@@ -470,40 +474,39 @@ MEANT = {
     "phi_anchor": ("common-5.5",),
     "phi_unseen": ("added", "trained", "trained-tied", "distilled", "distilled-tied"),
     **dict.fromkeys(("identify", "identify_kin"), ("added", *_SORTS, *_UNKNOWN)),
-    **dict.fromkeys(VERDICTS, (*_UNKNOWN, "added")),
-}
-#: what makes other numbers when it changes: the statistic itself, or what the word of a report is made of
-MADE_OF = {
-    **dict.fromkeys(("compare", "compare_block"), DEFAULT),
-    **dict.fromkeys(("compare_units", "compare_settled"), ("phi_u",)),
+    "compare": (*_UNKNOWN, "added"),
 }
 
 
-def version_of(statistic: str) -> str:
-    """Version of what a row measures, as it is now."""
-    if statistic.startswith("identify"):
+def version_of(row: str) -> str:
+    """Version of what a row measures, as it is now: of all tests that a verdict is made of."""
+    if row.startswith("identify"):
         return fingerprint.SCHEMA.rpartition("/")[2]
-    name = statistic.removesuffix(BY_ORDER)
-    return "+".join(str(get(test).version) for test in MADE_OF.get(name, (name,)))
+    way = row.removesuffix(ACCUSED[1])
+    tests = (way,) if way not in WAYS else DEFAULT if way in WAYS[:2] else ("phi_u",)
+    return "+".join(str(get(test).version) for test in tests)
 
 
 def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed: int = 0) -> dict[str, list[float]]:
     """Share of pairs rejected at each of `LEVELS`, the share that got no p-value, and how many pairs there were.
 
-    By what is measured: a statistic, or the two accusations of a verdict. A pair without a p-value is not rejected.
+    By row: the statistic of this name, or what a verdict says. A pair without a p-value is not rejected.
     """
     rng = np.random.default_rng(seed)
     _pairs.clear()
-    log10_p: list[list[float | None]] = []
+    log10_p: dict[str, list[float | None]] = {}
     with suppress(StopIteration):
-        while len(log10_p) < n_pairs:
+        for _ in range(n_pairs):
             a, b = CASES[case](shape, rng)
-            log10_p.append(VERDICTS[name](name, a, b, rng) if name in VERDICTS else [STATISTICS[name](a, b, rng)])
+            levels = verdicts(a, b, rng) if name == "compare" else {name: [STATISTICS[name](a, b, rng)]}
+            for way, values in levels.items():
+                for row, p in zip(ACCUSED, values, strict=False):
+                    log10_p.setdefault(way + row, []).append(p)
     measured = {}
-    for row, column in zip(("", BY_ORDER), zip(*log10_p, strict=True), strict=False):
+    for row, column in log10_p.items():
         bounds = np.array([0.0 if p is None else p for p in column])
         rejected = [float((bounds <= np.log10(level) + 1e-12).mean()) for level in LEVELS]
-        measured[name + row] = [*rejected, sum(p is None for p in column) / len(column), len(column)]
+        measured[row] = [*rejected, sum(p is None for p in column) / len(column), len(column)]
     return measured
 
 
@@ -512,7 +515,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=[], metavar="CASE")
     parser.add_argument(
-        "--statistic", choices=[*STATISTICS, *VERDICTS], action="append", help="may be given again (default: all)"
+        "--statistic", choices=[*STATISTICS, "compare"], action="append", help="may be given again (default: all)"
     )
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--units", type=int, default=48)
@@ -527,14 +530,14 @@ def main() -> None:
         with arguments.csv.open(newline="", encoding="utf-8") as file:
             kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
     print(*header[:6], sep="\t")
-    for name in arguments.statistic or (*STATISTICS, *VERDICTS):
+    for name in arguments.statistic or (*STATISTICS, "compare"):
         for case in arguments.cases or (*EVERY, *MEANT[name]):
             known = kept.get((name, case))
             if known and known["version"] == version_of(name) and not arguments.cases:
                 continue
             for statistic, measured in rates(case, name, arguments.pairs, shape).items():
                 print(statistic, case, *measured, sep="\t", flush=True)
-                made = [date.today().isoformat(), version_of(name), provenance.commit(), provenance.processor()]
+                made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
                 row = [statistic, case, *measured, *shape, 0, *made]
                 kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:

@@ -431,3 +431,12 @@ def test_a_script_names_the_outcomes_that_it_fails_on(run, models):
     assert status == 2
     assert "there is no outcome 'sorted'; there are identical, same-function, rejected, rows-of-one-origin" in error
     assert set(REJECTIONS) < set(OUTCOMES)
+
+
+def test_what_nobody_calibrated_does_not_bear_out_an_order(own):
+    """An order costs nothing, and a test of unknown size beside it says nothing of units in any order."""
+    free = {"name": "phi_free", "reads_order": False}
+    own(type("Free", (PhiDownChecked,), free))
+    assert comparison({"phi_u": -40.0, "phi_free": -40.0}).outcome == "by order alone"
+    own(type("Calibrated", (PhiDownChecked,), free | {"warrant": CALIBRATED}))
+    assert comparison({"phi_u": -40.0, "phi_free": -40.0}, primary="phi_u").outcome == "rejected"

@@ -296,7 +296,7 @@ def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(m
 def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not_acquitted(
     models, text, new_model, save_model, tmp_path
 ):
-    """It costs nothing to who has the right one. The base is trained until it reads the text."""
+    """It costs nothing to a thief who keeps the right one. The base is trained until it reads the text."""
     model, tokens = new_model(1), torch.tensor(Checkpoint.open(models["base"]).cut(text)[0][: 32 * 64]).view(64, 32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for step in range(40):
@@ -330,13 +330,13 @@ def test_blocks_that_were_moved_are_found_among_all_and_named_where_only_equal_p
                 layer.self_attn.o_proj.weight.zero_()
                 layer.mlp.down_proj.weight.zero_()
     a, b = (save_model(model, tmp_path / name) for model, name in ((base, "base"), (copy, "copy")))
-    asked = {"statistics": ["phi_u", "phi_match_unsigned"], "text": text, **SMALL}
-    result = provlab.compare(a, b, **asked)
+    settings = {"statistics": ["phi_u", "phi_match_unsigned"], "text": text, **SMALL}
+    result = provlab.compare(a, b, **settings)
     assert all(record.outcome.log10_p > -3 for record in result.records)
     moved = "blocks moved, some left out and empty ones put in (from phi_u, phi_match_unsigned; --all-blocks tells)"
     assert result.outcome == "not rejected"
     assert moved in result.verdict()
-    result = provlab.compare(a, b, all_blocks=True, **asked)
+    result = provlab.compare(a, b, all_blocks=True, **settings)
     assert result.outcome == "rejected"
     assert "blocks moved" not in result.verdict()
 

@@ -23,6 +23,7 @@ from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.report.family import LEVEL, Family
 from provlab.statistics import flaws
+from provlab.statistics.base import UNCALIBRATED
 from provlab.statistics.results import Outcome
 
 IDENTICAL, SAME = "identical", "same function"
@@ -85,7 +86,11 @@ class Evidence:
         )
         outcomes = {record.statistic: record.outcome for record in (records[k] for k in at) if record.outcome}
         # beside a test that was declared the one to judge by, each of the others at its share of the level
-        beside = [name for name in outcomes if name not in tested and ignores_order(name)]
+        beside = [
+            name
+            for name in outcomes
+            if name not in tested and ignores_order(name) and registry.get(name).warrant != UNCALIBRATED
+        ]
         p = {name: outcomes[name].log10_p for name in beside}
         agreeing = tuple(name for name, value in p.items() if value is not None and value <= _share(len(beside)))
         same = "digest" in a and a["digest"] == b.get("digest")
@@ -134,7 +139,7 @@ class Evidence:
 
     @property
     def losses(self) -> list[tuple[float, float]]:
-        """Of either model, its loss on the text and that of the tokens' frequencies; empty where not measured."""
+        """Either model's loss on the text, and that of the tokens' frequencies; empty where not measured."""
         outputs = self.outcomes.get("phi_jsd")
         if outputs is None or not outputs.detail.losses or not outputs.detail.frequencies:
             return []

@@ -321,7 +321,7 @@ def entries() -> list[tuple[str, str, str]]:
     ]
 
 
-def _seen(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[tuple[str, str], str]:
+def _words(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[tuple[str, str], str]:
     """Put what the records have of each attack and statistic into one of the words of `entries`, or "in part"."""
     outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
     frame = by_test(tested)
@@ -338,19 +338,19 @@ def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[st
     A test that withstands a disguise finds more than half of the descendants, one that is fooled no more than that, and
     one that refuses none; a test that withstands a framing accuses none, one that is fooled more than half.
     """
-    seen = _seen(results, tested)
+    words_of = _words(results, tested)
     return [
-        f"{attack}, {statistic}: the table says {words}, this run {seen[attack, statistic]}"
+        f"{attack}, {statistic}: the table says {words}, this run {words_of[attack, statistic]}"
         for attack, statistic, words in entries()
-        if seen.get((attack, statistic), words) != words
+        if words_of.get((attack, statistic), words) != words
     ]
 
 
 def unmeasured(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[str, list[str]]:
     """Return the entries of `provlab.statistics.flaws` of which these records say nothing: attacks by statistic."""
-    seen, missing = _seen(results, tested), dict[str, list[str]]()
+    words_of, missing = _words(results, tested), dict[str, list[str]]()
     for attack, statistic, _ in entries():
-        if (attack, statistic) not in seen:
+        if (attack, statistic) not in words_of:
             missing.setdefault(statistic, []).append(attack)
     return missing
 
