@@ -218,7 +218,7 @@ def usable_tokenizer(source: str, files: Sequence[str] = ()) -> Iterator[None]:
         raise CheckpointError(f"{source} has no usable tokenizer: {one_line(error, 160)}{made_from}") from error
 
 
-#: takes the place of the function that gives a template the day: it is that which Llama 3's has where it is told none
+#: takes the place of the function that gives a template the day: Llama 3's template writes it where it is given none
 _DAY = (
     "{%- macro strftime_now(format) -%}{%- if format == '%Y-%m-%d' -%}2024-07-26{%- else -%}26 Jul 2024{%- endif -%}"
     "{%- endmacro -%}"

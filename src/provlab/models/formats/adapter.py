@@ -330,14 +330,14 @@ class AdaptedWeights(WeightFiles):
 
     def _refuse_twice(self, own: str) -> None:
         """Refuse two tensors of one name without what training left in it: a copy beside them, such as a mean."""
-        seen: dict[str, str] = {}
+        holders: dict[str, str] = {}
         for name in self._adapter.header:
             inner = _inner(name)
             if match := next((m for kind in (_PAIR, _BIAS, _MAGNITUDE) if (m := kind.fullmatch(inner))), None):
                 begin, end = match.span("adapter")
                 inner = (inner if begin < 0 else inner[: begin - 1] + inner[end:]).removesuffix(".weight")
             inner = inner.replace(f".modules_to_save.{own}.", ".modules_to_save.")
-            if (other := seen.setdefault(inner, name)) != name:
+            if (other := holders.setdefault(inner, name)) != name:
                 raise CheckpointError(
                     f"{self._label}: {one_line(other)[:100]} and {one_line(name)[:100]} are both "
                     f"{one_line(inner)[:100]}, without what wrapped them in training; save one alone"
