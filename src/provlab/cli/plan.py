@@ -136,10 +136,12 @@ def _as_text(estimated: "Estimate", numbers: dict[str, Any]) -> str:
 
 def _plan_diff(arguments: argparse.Namespace) -> int:
     """Say what a comparison by Model-diff takes."""
+    from provlab.engine.memory import budget_for
     from provlab.planning import diff
     from provlab.planning.rates import measure_rates
     from provlab.planning.sketch import shapes_of
 
+    room = budget_for(arguments.memory).process if arguments.memory else None
     sketch = shapes_of(arguments.models, allow_pickle=arguments.allow_pickle)
     for source, why in sketch.refused.items():
         raise InputError(f"{source}: {why}")
@@ -151,12 +153,12 @@ def _plan_diff(arguments: argparse.Namespace) -> int:
         name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()
     }
     numbers = {name: asdict(work) for name, work in works.items()}
-    common.deliver(arguments.json, lambda: numbers, lambda: _diff_as_text(works, length, dtype, rates.threads))
+    common.deliver(arguments.json, lambda: numbers, lambda: _diff_as_text(works, length, dtype, rates.threads, room))
     return 0
 
 
-def _diff_as_text(works: "dict[str, Work]", length: int, dtype: str, threads: float) -> str:
-    """Lay it out as a table, a model to a line."""
+def _diff_as_text(works: "dict[str, Work]", length: int, dtype: str, threads: float, room: int | None) -> str:
+    """Lay it out as a table, a model to a line; `room` is what a limit leaves beside the libraries, in bytes."""
     from provlab.engine.memory import gigabytes
     from provlab.planning import diff
 
@@ -170,11 +172,15 @@ def _diff_as_text(works: "dict[str, Work]", length: int, dtype: str, threads: fl
             f"{duration(work.cpu_seconds):>16}{duration(work.gpu_seconds):>14}"
         )
     memory = int(total("weights")) + max(work.held for work in works.values())
+    fits = ""
+    if room is not None:
+        fits = f"; --memory leaves {gigabytes(room)}: " + ("enough" if memory <= room else "too little")
+        fits += " (both models are held at once; try --dtype bfloat16)" * (memory > room and dtype == "float32")
     cpu, exchange = (duration(total(kind) / threads) for kind in ("cpu_seconds", "exchange_cpu_seconds"))
     return "\n".join(
         [
             *lines,
-            f"memory                  {gigabytes(memory)} with both models in {dtype}, beside the libraries",
+            f"memory                  {gigabytes(memory)} with both models in {dtype}, beside the libraries{fits}",
             f"time, estimated         {cpu} on this machine's cores, {duration(total('gpu_seconds'))} on one GPU",
             f"replica exchange        {exchange} and {duration(total('exchange_gpu_seconds'))} for each "
             f"{diff.EXCHANGE_STEPS:,} steps, if asked for",
