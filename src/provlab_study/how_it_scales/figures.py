@@ -183,7 +183,7 @@ def whole_table(rows: pd.DataFrame, *, caption: str) -> Table:
         "CPU s for one": shown("each", "{:.2g}"),
         "R-hat": shown("rhat", "{:.2f}"),
         "fewest effective draws": shown("least", "{:.0f}"),
-        "why no number": rows["note"].fillna(""),
+        "note": rows["note"].fillna(""),
         "measured": rows["date"] + ", " + rows["commit"],
     }
     frame = pd.DataFrame(columns)
