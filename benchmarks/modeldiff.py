@@ -75,8 +75,8 @@ COMMANDS = {
 EXCHANGES = {"32,000, exchange": (32_000, 25), "32,000, 100 tokens, exchange": (32_000, 100)}
 CHAINS, STEPS = 4, 60  # of an exchange
 COLUMNS = (
-    "row", "vocabulary", "length", "n", "way", "cpu", "system", "memory", "outputs", "in_z", "each", "rhat", "least", "note",
-    "commit", "date", "machine",
+    "row", "vocabulary", "length", "n", "way", "cpu", "system", "memory", "outputs", "in_z", "each", "rhat", "least",
+    "note", "commit", "date", "machine",
 )  # fmt: skip
 Way = Callable[[], int]  # does some work and returns how many sequences that was
 

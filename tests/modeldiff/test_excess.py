@@ -54,13 +54,13 @@ def test_divergences_are_those_of_the_definition_however_many_laws_are_taken_at_
     logits[1, 1] = logits[0, 1]  # equal laws
     p, q = torch.log_softmax(logits, dim=-1)
     monkeypatch.setitem(reading._NEAR, "cpu", near)
-    found = reading.divergences(p, q).numpy()
+    measured = reading.divergences(p, q).numpy()
     for k, (first, second) in enumerate([(p, q), (q, p)]):
         terms = first.double().exp() * torch.nan_to_num(first.double() - second.double())
-        np.testing.assert_allclose(found[k], terms.sum(dim=-1).numpy(), rtol=1e-5, atol=1e-6)
-    assert found.shape == (2, 6, 5)
-    assert (found[:, 1] == 0).all()
-    assert (found >= 0).all()
+        np.testing.assert_allclose(measured[k], terms.sum(dim=-1).numpy(), rtol=1e-5, atol=1e-6)
+    assert measured.shape == (2, 6, 5)
+    assert (measured[:, 1] == 0).all()
+    assert (measured >= 0).all()
     q[2, 2] = torch.nan
     assert reading.divergences(p, q)[1, 2, 2].isnan()  # the law itself is NaN: measure refuses it
 

@@ -67,7 +67,17 @@ def test_the_command_says_it(run, models, monkeypatch, tmp_path):
     result = json.loads(target.read_text())
     assert result["shape:gpt-2"]["tokens"] == 3500 * 99
     assert np.isfinite(list(result["shape:llama-2-7b"].values())).all()
+    for dtype, limit, words in (
+        ("float32", "64GB", ": enough"),
+        ("float32", "20GB", ": too little (both models are held at once; try --dtype bfloat16)"),
+        ("bfloat16", "20GB", ": enough"),
+    ):
+        status, out, _ = run("plan", "shape:llama-2-7b", "shape:tiny", "--diff", "--dtype", dtype, "--memory", limit)
+        assert status == 0
+        assert f"--memory leaves {'1' if limit == '20GB' else '5'}" in out
+        assert words in out
     for arguments, message in (
+        (["shape:tiny*2", "--memory", "10MB"], "less than the libraries take"),
         (["shape:tiny*3"], "diff compares two models, not 3"),
         (["shape:tiny", "shape:nothing"], "nothing"),
         (["shape:tiny*2", "--sequence-length", "1"], "2 tokens or more"),

@@ -149,10 +149,12 @@ def _card(estimated: "Estimate", numbers: dict[str, Any]) -> "Card":
 
 def _plan_diff(arguments: argparse.Namespace) -> int:
     """Say what a comparison by Model-diff takes."""
+    from provlab.engine.memory import budget_for
     from provlab.planning import diff
     from provlab.planning.rates import measure_rates
     from provlab.planning.sketch import shapes_of
 
+    room = budget_for(arguments.memory).process if arguments.memory else None
     sketch = shapes_of(arguments.models, allow_pickle=arguments.allow_pickle)
     for source, why in sketch.refused.items():
         raise InputError(f"{source}: {why}")
@@ -164,12 +166,12 @@ def _plan_diff(arguments: argparse.Namespace) -> int:
         name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()
     }
     numbers = {name: asdict(work) for name, work in works.items()}
-    common.deliver(arguments.json, lambda: numbers, lambda: _diff_card(works, length, dtype, rates.threads))
+    common.deliver(arguments.json, lambda: numbers, lambda: _diff_card(works, length, dtype, rates.threads, room))
     return 0
 
 
-def _diff_card(works: "dict[str, Work]", length: int, dtype: str, threads: float) -> "Card":
-    """The time and memory in a sentence, and a model to a line."""
+def _diff_card(works: "dict[str, Work]", length: int, dtype: str, threads: float, room: int | None) -> "Card":
+    """The time and memory in a sentence, and a model to a line; `room` is what a limit leaves beside the libraries."""
     from provlab.engine.memory import gigabytes
     from provlab.planning import diff
     from provlab.report.card import Card
@@ -191,10 +193,14 @@ def _diff_card(works: "dict[str, Work]", length: int, dtype: str, threads: float
     ]
     table = Table(("model", "parameters", "sequences", "tokens", "CPU time", "on a GPU"), rows, right=range(1, 6))
     memory = int(total("weights")) + max(work.held for work in works.values())
+    fits = ""
+    if room is not None:
+        fits = f"; --memory leaves {gigabytes(room)}: " + ("enough" if memory <= room else "too little")
+        fits += " (both models are held at once; try --dtype bfloat16)" * (memory > room and dtype == "float32")
     cpu, exchange = (duration(total(kind) / threads) for kind in ("cpu_seconds", "exchange_cpu_seconds"))
     answer = (
         f"{cpu} on this machine's cores, or {duration(total('gpu_seconds'))} on one GPU; {gigabytes(memory)} of memory "
-        f"with both models in {dtype}."
+        f"with both models in {dtype}, beside the libraries{fits}."
     )
     exchanging = f"{exchange} and {duration(total('exchange_gpu_seconds'))} more for each {diff.EXCHANGE_STEPS:,} steps"
     gpu = f"a GPU is assumed to reach {diff.GPU_PRODUCT / 1e12:.0f} TFLOP/s and to read {diff.GPU_READ / 1e12:g} TB/s"

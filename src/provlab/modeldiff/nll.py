@@ -295,15 +295,19 @@ class SequenceNll:
         some = {"logits_to_keep": last} if few and self._last else {}
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
-            with torch.inference_mode():
-                first, past = self._open(len(batch))
-                answered = [] if first is None or few else [first]
-                if batch.shape[1] > 1:  # the last position predicts a token that is not there
-                    read = self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None, **some)[0]
-                    answered.append(read[:, -last:] if few and last else read)
-                log_probs = torch.log_softmax(torch.cat(answered, dim=1) if len(answered) > 1 else answered[0], dim=-1)
+            log_probs = self._laws(batch, last if few else None, some)
             self.evaluations += len(batch)
             yield batch, log_probs
+
+    @torch.inference_mode()
+    def _laws(self, batch: torch.Tensor, last: int | None, some: dict[str, Any]) -> torch.Tensor:
+        """Log probabilities of a batch; logits, which are as large, are let go before they are used."""
+        first, past = self._open(len(batch))
+        answered = [] if first is None or last is not None else [first]
+        if batch.shape[1] > 1:  # the last position predicts a token that is not there
+            read = self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None, **some)[0]
+            answered.append(read[:, -last:] if last else read)
+        return torch.log_softmax(torch.cat(answered, dim=1) if len(answered) > 1 else answered[0], dim=-1)
 
     def checked(self, tokens: Tokens, *, shortest: int) -> torch.Tensor:
         array = np.asarray(tokens)

@@ -220,7 +220,8 @@ class Difference(views.Report):
             parts["seeds"] = f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()}"
         else:
             parts["seeds"] = (
-                f"Whether the change from {a} to {b} is larger than another seed's is not known: no reference was given"
+                f"Whether the change from {a} to {b} is larger than another seed's is not known: no reference was "
+                "given (--reference MODEL, of A's recipe with another seed)"
             )
         result |= {"concentration": self.outputs[1].concentration("B"), "place": self.outputs[1].place("B")}
         parts["apart"] = f"KL(B || A) is {number(self.outputs[1].divergence)} nats per token, {result['concentration']}"

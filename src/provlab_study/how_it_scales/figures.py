@@ -167,6 +167,7 @@ def whole_table(rows: pd.DataFrame, *, caption: str) -> Table:
         Z, of the model that has fewer; ``each`` CPU seconds for one of the former, or of the latter where there are no
         others; ``rhat`` and ``least`` the highest R-hat and the fewest effective draws of the loss at any temperature.
     """
+    rows = rows.sort_values(["vocabulary", "length"], ignore_index=True)
 
     def shown(name: str, form: str) -> "pd.Series[str]":
         return rows[name].map(lambda value: "" if pd.isna(value) else form.format(value))
@@ -183,7 +184,7 @@ def whole_table(rows: pd.DataFrame, *, caption: str) -> Table:
         "CPU s for one": shown("each", "{:.2g}"),
         "R-hat": shown("rhat", "{:.2f}"),
         "fewest effective draws": shown("least", "{:.0f}"),
-        "why no number": rows["note"].fillna(""),
+        "note": rows["note"].fillna(""),
         "measured": rows["date"] + ", " + rows["commit"],
     }
     frame = pd.DataFrame(columns)
