@@ -217,6 +217,7 @@ function reachable() {
   });
 }
 
+addEventListener("beforeprint", () => document.querySelectorAll("figcaption details").forEach((one) => (one.open = true)));
 addEventListener("load", () => document.querySelectorAll("figure.provlab-figure").forEach(clip)); // sizes are known then
 document.addEventListener("DOMContentLoaded", () => {
   mend();
