@@ -1,4 +1,4 @@
-"""What is read first on a page stays short: the rest folds, and opens for a link into it and for a printer."""
+"""A first reading of a page stays short: the rest folds, and opens for a link into it and for a printer.
 
 import sys
 from pathlib import Path
@@ -49,13 +49,15 @@ def test_a_first_reading_has_the_finding_the_method_and_the_limits(page):
     assert page("[...document.querySelectorAll('details')].some((one) => one.open)") is False
     titles = page("[...document.querySelectorAll('details > summary')].map((one) => one.textContent.trim())")
     assert titles == [
-        "What you will learn, what it needs, parameters and set-up",
+        "Aims, needs, parameters and set-up",
         "The whole table (9 rows)",
         "Aside",
         "Counts",
     ]
-    seen = page("[...document.querySelectorAll('p')].filter((p) => !p.closest('details')).map((p) => p.textContent)")
-    assert seen == ["The finding.", "What the paper claims. Much.", "A formula.", "Much.", "Counts.", "Try."]
+    open_words = page(
+        "[...document.querySelectorAll('p')].filter((p) => !p.closest('details')).map((p) => p.textContent)"
+    )
+    assert open_words == ["The finding.", "What the paper claims. Much.", "A formula.", "Much.", "Counts.", "Try."]
 
 
 def test_long_code_of_a_first_reading_shows_its_first_lines_until_somebody_asks(page):
@@ -67,8 +69,8 @@ def test_long_code_of_a_first_reading_shows_its_first_lines_until_somebody_asks(
 
 @pytest.mark.parametrize("name", ["parameters", "in-aside", "in-counts"])
 def test_a_link_opens_the_fold_that_it_leads_into(page, name):
-    seen = "addEventListener('hashchange', () => setTimeout(done, 50))"
-    page(f"new Promise((done) => {{ {seen}; location.hash = '{name}'; }})")
+    listens = "addEventListener('hashchange', () => setTimeout(done, 50))"
+    page(f"new Promise((done) => {{ {listens}; location.hash = '{name}'; }})")
     assert page(f"document.getElementById('{name}').closest('details').open") is True
 
 
