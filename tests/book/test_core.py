@@ -1,4 +1,4 @@
-"""A first reading of a page stays short: the rest folds, and opens for a link into it and for a printer.
+"""A first reading of a page stays short: the rest folds, and opens for a link into it and for a printer."""
 
 import sys
 from pathlib import Path
