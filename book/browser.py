@@ -27,9 +27,9 @@ def seconds_worked(group: int | None) -> int:
     """CPU seconds of the processes of a group so far; 0 where the system's ``ps`` does not tell."""
     if group is None or shutil.which("ps") is None:
         return 0
-    said = subprocess.run(["ps", "-A", "-o", "pgid=,time="], capture_output=True, text=True, check=False).stdout
+    listing = subprocess.run(["ps", "-A", "-o", "pgid=,time="], capture_output=True, text=True, check=False).stdout
     total = 0
-    for pgid, clock in (line.split() for line in said.splitlines() if len(line.split()) == 2):
+    for pgid, clock in (line.split() for line in listing.splitlines() if len(line.split()) == 2):
         if int(pgid) == group:
             days, _, rest = clock.rpartition("-")  # [DD-][HH:]MM:SS, on some systems with hundredths
             parts = [int(days or 0), *(int(float(part)) for part in rest.split(":"))]
@@ -66,7 +66,7 @@ class Browser:
             self.events.append(answer)
 
     def _next(self) -> dict[str, Any]:
-        """Return the next message; whoever works may be silent, as a long book is printed without a word."""
+        """Return the next message; a browser that works may be silent, as it prints a long book without a word."""
         until, done = time.monotonic() + PATIENCE, seconds_worked(self._group)
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(until - time.monotonic(), 0))

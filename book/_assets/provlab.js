@@ -167,7 +167,7 @@ function core(record) {
   if (parameters) {
     const before = [...page.children].slice(0, [...page.children].indexOf(parameters));
     const first = before.findIndex((child) => child.matches("p") && /^What you will learn/.test(child.textContent));
-    const words = first < 0 ? "Parameters and set-up" : "What you will learn, what it needs, parameters and set-up";
+    const words = first < 0 ? "Parameters and set-up" : "Aims, needs, parameters and set-up";
     folded("provlab-record", words, [...(first < 0 ? [] : before.slice(first)), parameters]);
   }
   page.querySelectorAll(":scope > section > section").forEach((section) => {
@@ -217,6 +217,7 @@ function reachable() {
   });
 }
 
+addEventListener("beforeprint", () => document.querySelectorAll("figcaption details").forEach((one) => (one.open = true)));
 addEventListener("load", () => document.querySelectorAll("figure.provlab-figure").forEach(clip)); // sizes are known then
 document.addEventListener("DOMContentLoaded", () => {
   mend();

@@ -24,6 +24,7 @@ from mdit_py_plugins.deflist import deflist_plugin
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from mdit_py_plugins.myst_blocks import myst_block_plugin
 from mdit_py_plugins.myst_role import myst_role_plugin
+from session_pictures import figure_of
 
 COURSE = Path(__file__).parent
 ASSETS = COURSE.parent / "_assets"
@@ -229,16 +230,8 @@ class Slides:
         """The figure that a cell of an executed page shows, or the command that makes it."""
         if page := executed(name):
             cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
-            named = [other for other in cells if other.get("id") == cell]
-            if any("opening" in other.get("metadata", {}).get("tags", ()) for other in named):
-                # the picture that opens its page stands under the finding there
-                named = [other for other in cells if other.get("id") == "opening-picture"] + named
-            outputs = [output for other in named for output in other.get("outputs", ())]
-            drawn = [output for output in outputs if "image/png" in output.get("data", {})]
-            if drawn:
-                shown = drawn[int(number or 1) - 1]
-                alt = shown.get("metadata", {}).get("image/png", {}).get("alt", "")
-                return _picture("image/png", "".join(shown["data"]["image/png"]).replace("\n", ""), alt)
+            if shown := figure_of(cells, cell, number):
+                return _picture("image/png", *shown)
         title = html.escape(self._title(f"../experiments/{name}"))
         return (
             f'<p class="missing">A figure of <cite>{title}</cite> stands here once that chapter has been run: '

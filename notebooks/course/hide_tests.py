@@ -23,7 +23,7 @@ class FirstName(NbGraderPreprocessor):
     """Grade the first part of a lab as it was first handed in, whatever comes later.
 
     Its second part describes the control, and so the flaw: it is handed out when the first part has been graded. A whole
-    notebook is kept, since a name can stand in any cell. Who hands in a second part without a first has named nothing.
+    notebook is kept, since a name can stand in any cell. A student with a second part and no first has named nothing.
     It stands first in ``Autograde.sanitize_preprocessors``.
     """
 

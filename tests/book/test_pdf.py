@@ -104,14 +104,14 @@ def test_without_a_browser_it_is_one_line(pdf, monkeypatch, capsys, tmp_path):
 
 def sizes(pdf_bytes):
     """Letters of the document by the height of their type, in points."""
-    found = collections.Counter()
+    letters = collections.Counter()
 
     def count(text, matrix, of_text, font, height):
-        found[round(abs(height * of_text[3] * matrix[3]), 1)] += len(text.strip())
+        letters[round(abs(height * of_text[3] * matrix[3]), 1)] += len(text.strip())
 
     for sheet in PdfReader(io.BytesIO(pdf_bytes)).pages:
         sheet.extract_text(visitor_text=count)
-    return found
+    return letters
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from provlab import statistics
 from provlab.statistics import flaws
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +36,33 @@ FALSE = [
     ("book/reading_a_verdict", "independent models look like this all the time", "-1 comes once in ten"),
     ("book/two_papers", "take $\\phi_U$ and $\\phi_H$ their power", "T2 alone hides from phi_H"),
     ("notebooks/olmo_seeds", "and to $\\phi_{MATCH}$", "the paper's form rejects for one pair of 40"),
+    # the definition of independence differed from page to page
+    ("book/glossary", "trained from independent random initialisations", "a distilled student is not independent"),
+    ("book/two_papers", "from random numbers that were drawn apart", "a distilled student is not independent"),
+    ("book/symbols", "both were trained from independent random numbers", "a distilled student is not independent"),
+    ("notebooks/attack_lab", "and stays silent", "posing frames phi_MATCH"),
+    ("notebooks/audit", "stays silent", "posing frames phi_MATCH"),
+    ("book/course/session_06", "stays silent", "posing frames phi_MATCH"),
+    ("book/course/guide", "stays silent", "posing frames phi_MATCH"),
+    ("book/how_to_read", "Every number in this book was computed", "sizes of tests are dated measurements"),
+    ("book/index", "rather than the digits", "seven of 38 statuses differed"),
+    ("README", "rather than the digits", "seven of 38 statuses differed"),
+    ("README", "reproduces verdicts, not digits", "seven of 38 statuses differed"),
+    ("notebooks/exchangeability", "The same holds for language models", "there raw distances separate"),
+    ("notebooks/striped_hyena", "no other row of the table does so", "0.mlp.up by columns does"),
+    ("notebooks/miqu", "fewer bits than it takes to identify one hidden unit", "found at 4 bits, lost at 3"),
+    ("notebooks/plagiarism", "for no copy do the inputs of both models lie on one side of zero", "copies 1 and 3 do"),
+    ("notebooks/plagiarism", "would be both marks right of the dotted line", "two copies have both marks there"),
+    ("notebooks/attack_lab", "sizes['date'].max()", "33 of 58 rows were older"),
+    ("notebooks/attack_lab", "may be counted fifty times", "that does not explain nine times the level"),
+    ("notebooks/family_forest", "which models are neighbours", "rows decide 2 of 11 edges"),
+    ("notebooks/family_forest", "Where a peer draws more true edges", "two peers did, and the sentence hid it"),
+    ("notebooks/in_the_wild", "unless the tables below say so", "where nothing was fetched there is no table"),
+    ("notebooks/attack_lab", "How robust is the null", "no chapter has this name"),
+    ("book/course/session_09", "dependence has no direction", "Family forest gives directions"),
+    ("book/course/guide", "dependence has no direction", "Family forest gives directions"),
+    ("book/_assets/tester.js", "this page reads F32, F16 and BF16", "it reads F64 too"),
+    ("notebooks/course/assignments/a6_audit_report", "by somebody who knows the base", "T2 is a random order"),
 ]
 # Each was missing beside a table that is read wrongly without it.
 NEEDED = [
@@ -51,7 +79,7 @@ NEEDED = [
 
 def words(page: str) -> str:
     """All text of a page or a module, with single spaces."""
-    path = next(path for end in ("", ".md", ".ipynb", ".py") if (path := ROOT / f"{page}{end}").is_file())
+    path = next(path for end in (".md", ".ipynb", ".py", "") if (path := ROOT / f"{page}{end}").is_file())
     text = path.read_text()
     if path.suffix == ".ipynb":
         text = "\n\n".join("".join(cell["source"]) for cell in json.loads(text)["cells"])
@@ -78,3 +106,33 @@ def test_the_two_papers_name_what_hides_from_each_statistic():
     by_u, by_h = sentence.split("against $\\phi_U$")
     assert set(re.findall(r"T\d", by_u)) == hides["phi_u"]
     assert set(re.findall(r"T\d", by_h)) == hides["phi_h"]
+
+
+PROSE = [
+    page.relative_to(ROOT).with_suffix("").as_posix()
+    for page in sorted([*(ROOT / "book").rglob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")])
+]
+# a sentence that defines independence by random numbers: a student of another's answers has random numbers of its own
+BY_RANDOM_NUMBERS = re.compile(r"(?i)(independent (if|means)|H_0|it holds when)[^.]*random (numbers|initiali)[^.]*\.")
+
+
+@pytest.mark.parametrize("page", PROSE)
+def test_independence_is_not_defined_by_random_numbers_alone(page):
+    for sentence in BY_RANDOM_NUMBERS.finditer(words(page)):
+        assert "computed from" in sentence[0] or "independence" in sentence[0], sentence[0]
+
+
+def test_the_definition_test_sees_the_four_old_sentences():
+    old = (
+        "Two models are independent if they were trained from independent random initialisations.",
+        "Independent means: trained from random numbers that were drawn apart.",
+        "It holds when each was started and trained with random numbers of its own.",
+        "$H_0$: both were trained from independent random numbers.",
+    )
+    assert all(BY_RANDOM_NUMBERS.search(sentence) for sentence in old)
+
+
+def test_every_test_of_the_library_is_defined_in_the_index_of_symbols():
+    symbols = words("book/symbols")
+    missing = {entry.module for entry in statistics.REGISTRY.values() if entry.module not in symbols}
+    assert not missing

@@ -4,6 +4,7 @@ import json
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from check_html import Page
@@ -18,6 +19,7 @@ TINY = Path(__file__).with_name("tiny_session.md").read_text(encoding="utf-8")
 def slides(tmp_path, monkeypatch):
     """The script's functions; the only executed chapter is a page with two figures in one cell."""
     monkeypatch.delenv("PROFILE", raising=False)
+    monkeypatch.syspath_prepend(str(COURSE))
     script = runpy.run_path(str(COURSE / "slides.py"))
     drawn = [
         {"data": {"image/png": png}, "metadata": {"image/png": {"alt": alt}}}
@@ -111,3 +113,22 @@ def test_all_sessions_have_their_slides_and_load_nothing(slides, tmp_path):
 def test_what_is_vendored_comes_with_its_licence():
     for name in ("reveal", "mathjax"):
         assert "copyright" in (COURSE.parent / "_assets" / name / "LICENSE").read_text().lower()
+
+
+def test_a_session_page_shows_the_picture_of_its_chapter(slides, tmp_path):
+    place = runpy.run_path(str(COURSE / "session_pictures.py"))["place"]
+    app = SimpleNamespace(srcdir=tmp_path / "smoke" / "book")
+    text = "Before.\n\n% figure: llama_tree cell-09 2\n\n% figure: evasion cell-01\n"
+    source = [text]
+    place(app, "course/session_04", source)
+    assert source[0].count("<img") == 1
+    assert f'alt="a tree" src="data:image/png;base64,{PNG}"' in source[0]
+    assert "% figure: evasion cell-01" in source[0]  # that chapter has not been run
+    elsewhere = [text]
+    place(app, "index", elsewhere)
+    assert elsewhere == [text]
+
+
+def test_every_session_page_has_a_picture():
+    pages = sorted(COURSE.glob("session_*.md"))
+    assert [page.name for page in pages if "\n% figure: " not in page.read_text(encoding="utf-8")] == []

@@ -320,3 +320,15 @@ def test_rows_with_a_named_number_keep_it():
     named = pd.DataFrame({"size": [0.05, 0.06]}, index=pd.RangeIndex(6, 10, 2, name="units"))
     assert "<th scope='row'>8</th>" in plots.table(named)._repr_html_()
     assert "scope='row'" not in plots.table(named.reset_index(drop=True))._repr_html_()
+
+
+def test_a_caption_shows_what_to_see_and_folds_how_it_was_made():
+    canvas, _ = plt.subplots()
+    drawn = plots.Figure(
+        canvas, "All meet at p = 0.01. See the line. Bars: 95%. n = 3.", "$-\\log_{10}\\,p$ against bits"
+    )
+    shown = drawn.to_html()
+    made = "<details><summary>How it was made</summary>Bars: 95%. n = 3.</details>"
+    assert f"<figcaption>All meet at p = 0.01. See the line.{made}</figcaption>" in shown
+    assert 'alt="-log10 p against bits"' in shown
+    assert "<details>" not in plots.Figure(canvas, "All meet. See the line.", "x").to_html()

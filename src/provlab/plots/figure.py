@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,19 @@ from provlab.files import atomic_file
 from provlab.plots.explore import PIXELS_PER_INCH, Spot, overlay
 from provlab.plots.style import DPI
 
+SHOWN = 2  # sentences of a caption that stand open: what to see
+_END = re.compile(r"(?<=[.!?]) (?=\S)")
+
+
+def spoken(text: str) -> str:
+    """Return words for a screen reader: of a formula between dollars what one would say, without its commands."""
+    return re.sub(r"\$([^$]*)\$", lambda formula: re.sub(r"\s+", " ", _said(formula[1])).strip(), text)
+
+
+def _said(formula: str) -> str:
+    plain = re.sub(r"\\log_\{?10\}?", "log10 ", formula).replace(r"\,", " ")
+    return re.sub(r"[\\{}]", "", plain)
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -24,9 +38,9 @@ class Figure:
     figure
         The matplotlib figure. It is taken out of pyplot's hands, so that a cell shows it once.
     caption
-        First what to see, then how it was made. Plain text.
+        First what to see, in two sentences, then how it was made, which folds in HTML. Plain text.
     alt
-        What a reader who cannot see the picture needs to know.
+        What a reader who cannot see the picture needs to know; formulas become words.
     spots
         Places that say in words what they show.
     narrow
@@ -48,6 +62,7 @@ class Figure:
         for name in ("alt", "caption"):
             if not getattr(self, name).strip():
                 raise InputError(f"{name} is empty: say in words what the figure shows")
+        object.__setattr__(self, "alt", spoken(self.alt))
         plt.close(self.figure)
 
     def png(self) -> bytes:
@@ -86,8 +101,13 @@ class Figure:
         return (
             # the hidden box lets the book's style enlarge the picture on a tap, without a script
             f'<figure class="provlab-figure"><label><input type="checkbox" hidden/>{picture}</label>{narrow}'
-            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+            f"<figcaption>{self._words()}</figcaption></figure>"
         )
+
+    def _words(self) -> str:
+        sentences = _END.split(self.caption.strip())
+        shown, rest = (html.escape(" ".join(part)) for part in (sentences[:SHOWN], sentences[SHOWN:]))
+        return f"{shown}<details><summary>How it was made</summary>{rest}</details>" if rest else shown
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None

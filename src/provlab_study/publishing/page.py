@@ -173,7 +173,7 @@ def _fold(cell: NotebookNode) -> None:
         return
     tags = cell.metadata.setdefault("tags", [])
     for mark, what in PROMPTS.items():
-        begins = mark.endswith("(") and mark in cell.source  # a cell is told by its tag, and the set-up by its call
+        begins = mark.endswith("(") and mark in cell.source  # a tag marks a cell, a call the set-up
         if mark in tags or begins:
             kind = "hide-cell" if begins else "hide-input"
             tags += [kind] * (not {"hide-cell", "hide-input", "remove-cell"} & set(tags))

@@ -1,0 +1,80 @@
+"""A first reading of a page stays short: the rest folds, and opens for a link into it and for a printer."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BOOK = Path(__file__).parents[2] / "book"
+ROWS = "".join(f"<tr><td>{i}</td></tr>" for i in range(9))
+TABLE = f'<div class="cell_output"><table><tbody>{ROWS}</tbody></table></div>'
+CODE = '<div class="cell_input"><pre>' + "x = 1\n" * 12 + "</pre></div>"
+PAGE = f"""<!DOCTYPE html><html lang="en"><head><title>x</title></head><body><article><section id="page"><h1>Page</h1>
+<p>The finding.</p><p>What the paper claims. Much.</p><p>What you will learn</p><ul><li>how</li></ul><p>Needs: time.</p>
+<section id="parameters"><h2>Parameters</h2>{CODE}</section>
+<section id="method"><h2>Method</h2><p>A formula.</p>{CODE}{TABLE}
+<section id="aside"><h3>Aside<a class="headerlink" href="#aside">#</a></h3><p id="in-aside">More.</p></section>
+</section>
+<section id="limits"><h2>What this does not show</h2><p>Much.</p></section>
+<section id="for-the-record"><h2>For the record</h2><p>Counts.</p></section>
+<section id="counts"><h2>Counts</h2><p id="in-counts">3</p>{CODE}
+<section id="deep"><h3>Deep</h3><p>4</p></section></section>
+<section id="exercises"><h2>Exercises</h2><p>Try.</p></section>
+</section></article><script src="{(BOOK / "_assets" / "provlab.js").as_uri()}"></script></body></html>"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    sys.path.insert(0, str(BOOK))
+    try:
+        import browser
+    finally:
+        sys.path.remove(str(BOOK))
+    if browser.installed() is None:
+        pytest.skip("no Chromium on this machine")
+    with browser.browser(browser.installed()) as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium, tmp_path):
+    """The page, opened; what a script gives on it."""
+    path = tmp_path / "page.html"
+    path.write_text(PAGE, encoding="utf-8")
+    chromium.open(path)
+    return chromium.value
+
+
+def test_a_first_reading_has_the_finding_the_method_and_the_limits(page):
+    assert page("[...document.querySelectorAll('details')].some((one) => one.open)") is False
+    titles = page("[...document.querySelectorAll('details > summary')].map((one) => one.textContent.trim())")
+    assert titles == [
+        "Aims, needs, parameters and set-up",
+        "The whole table (9 rows)",
+        "Aside",
+        "Counts",
+    ]
+    open_words = page(
+        "[...document.querySelectorAll('p')].filter((p) => !p.closest('details')).map((p) => p.textContent)"
+    )
+    assert open_words == ["The finding.", "What the paper claims. Much.", "A formula.", "Much.", "Counts.", "Try."]
+
+
+def test_long_code_of_a_first_reading_shows_its_first_lines_until_somebody_asks(page):
+    clipped = "[...document.querySelectorAll('pre.clipped')].map((one) => one.closest('section').id)"
+    assert page(clipped) == ["parameters", "method"]
+    page("document.querySelector('#method .provlab-all').click()")
+    assert page(clipped) == ["parameters"]
+
+
+@pytest.mark.parametrize("name", ["parameters", "in-aside", "in-counts"])
+def test_a_link_opens_the_fold_that_it_leads_into(page, name):
+    listens = "addEventListener('hashchange', () => setTimeout(done, 50))"
+    page(f"new Promise((done) => {{ {listens}; location.hash = '{name}'; }})")
+    assert page(f"document.getElementById('{name}').closest('details').open") is True
+
+
+def test_a_printer_opens_all(page):
+    page("dispatchEvent(new Event('beforeprint'))")
+    assert page("[...document.querySelectorAll('details')].every((one) => one.open)") is True
+    assert page("document.querySelectorAll('pre.clipped').length") == 0
