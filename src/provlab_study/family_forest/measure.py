@@ -12,7 +12,7 @@ import pandas as pd
 from provlab.engine.lineage import Lineage
 from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
-from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, Forest
+from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, ROWS, Forest
 from provlab.forest.rows import LEAST
 from provlab.growing import tree
 from provlab.statistics.base import Model
@@ -75,7 +75,10 @@ def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Ju
         if edge.a not in parents or edge.b not in parents or edge.relation == BRIDGE:
             continue
         down, up = edge.a in ancestors(edge.b, parents), edge.b in ancestors(edge.a, parents)
-        speaks = edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
+        if edge.relation == MERGE:
+            speaks = edge.joined == ROWS
+        else:
+            speaks = edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0
         is_true, forward = frozenset((edge.a, edge.b)) in true, down if down or up else None
         rows.append(
             Judged(
