@@ -129,7 +129,7 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
     """What the tree says of each merge beside base and tunes of its precision, with the base and without it.
 
     A merge counts as right if its edges name all models that it was made of and that are given, and no edge into a
-    merge is false; as abstained if there is no such edge.
+    merge is false; as named in part if they name some of them; as abstained if there is no such edge.
     """
     rows = []
     for (method, word, steps), merge in made.items():
@@ -144,8 +144,8 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
             words = edges[0].evidence.split(":")[0] if edges else "; ".join(
                 sorted({edge.words for edge in forest.edges if merge in (edge.a, edge.b)})
             )  # fmt: skip
-            right = sources_named == parents & set(family[not base :]) and not false
-            outcome = "right" if right else "wrong" if edges else "abstained"
+            right = sources_named == parents & set(family[not base :])
+            outcome = "abstained" if not edges else "wrong" if false else "right" if right else "in part"
             rows.append([method, word, steps, base, outcome, false, words])
     return pd.DataFrame(
         rows, columns=["method", "numbers", "steps on", "base given", "outcome", "false parents", "said"]
