@@ -56,6 +56,16 @@ def test_a_sibling_or_uncle_has_steps_of_its_own(chain, child, own):
     assert known.low > descent.OWN
 
 
+def test_a_merge_with_the_first_lacks_steps_too_and_rows_alone_tell_it_from_a_sibling(chain):
+    """Half of p, trained on: such a model was said to be p's sibling."""
+    half = ((chain["p"] + walked(chain["x"], 150, 5)) / 2).astype(np.float32)
+    known = path_of(chain["x"], chain["p"], walked(half, 30, 6))
+    assert known.low > descent.OWN
+    assert not known.parted
+    assert path_of(chain["x"], chain["p"], chain["uncle's"], excluded=True).parted
+    assert not path_of(chain["x"], chain["p"], chain["c"], excluded=True).parted
+
+
 @pytest.mark.parametrize("more", [{"excluded": True}, {"cosine": 0.3}, {"cosine": float("nan")}])
 def test_rows_or_changes_of_its_own_speak_against_a_parent(chain, more):
     """Steps without decay leave these rows alone, and so do two trainings with the same rates: changes tell."""

@@ -1,4 +1,4 @@
-"""Merges: models that are made of others without training, found by what rounding alone would leave.
+"""Merges: models that are made of others, found by what rounding alone would leave, or, trained on, by angles.
 
 Every rule below is solved from squared distances of single tensors between models, all over the same tensors, so that
 no weights are read twice. A model counts as a merge if the best combination of others misses it by no more than the
@@ -182,7 +182,7 @@ def trained_on(distances: Distances, known: Collection[int], earlier: NDArray[np
     made: dict[int, Merge] = {}
     for x in free:
         with np.errstate(invalid="ignore"):
-            between = (cosine(x, squared) <= BETWEEN).all(axis=0)
+            between = np.asarray((cosine(x, squared) <= BETWEEN).all(axis=0))
         pairs = [(i, j) for i in free for j in free if i < j and x not in (i, j) and between[i, j]]
         ranked = sorted((_off_line(total, x, i, j), i, j) for i, j in pairs if not earlier[x, [i, j]].all())
         for off, i, j in ranked[:1]:

@@ -45,7 +45,10 @@ RELATIONS = {
         "the first made steps that the second lacks, and the second keeps rows that the first trained, as no merge "
         "with it does"
     ),
-    MERGE: "the second is made of the first and others without training",
+    MERGE: (
+        "the second is made of the first and others: at level rows without training, and estimated where it was "
+        "trained on and lies between models that fork elsewhere; kin near to a parent may stand for it"
+    ),
     BRIDGE: "the second is related to the family of the first and to another one that is not",
 }
 TWO = "Two models alone never show descent: a parent, and a sibling that trained less, look alike."
@@ -57,7 +60,7 @@ CANNOT_KNOW = (
     "whether descent passes through models that were not given: a parent may be an older ancestor",
     "a sibling that trained hardly anything of its own, or on the child's own texts without decay, from the parent",
     "the order of snapshots of one run against their average",
-    "merges that were trained on",
+    "merges that were trained on for long, or that are made of a model and its own base and were trained on at all",
     "whether somebody rescaled a whole model, which changes no output and resets its clock, or copied rows back",
 )
 

@@ -12,7 +12,7 @@ import pandas as pd
 from provlab.engine.lineage import Lineage
 from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
-from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, Forest
+from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, ROWS, Forest
 from provlab.forest.rows import LEAST
 from provlab.growing import tree
 from provlab.statistics.base import Model
@@ -75,7 +75,10 @@ def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Ju
         if edge.a not in parents or edge.b not in parents or edge.relation == BRIDGE:
             continue
         down, up = edge.a in ancestors(edge.b, parents), edge.b in ancestors(edge.a, parents)
-        speaks = edge.relation == MERGE or (edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0)
+        if edge.relation == MERGE:
+            speaks = edge.joined == ROWS
+        else:
+            speaks = edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0
         is_true, forward = frozenset((edge.a, edge.b)) in true, down if down or up else None
         rows.append(
             Judged(
@@ -126,7 +129,7 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
     """What the tree says of each merge beside base and tunes of its precision, with the base and without it.
 
     A merge counts as right if its edges name all models that it was made of and that are given, and no edge into a
-    merge is false; as abstained if there is no such edge.
+    merge is false; as named in part if they name some of them; as abstained if there is no such edge.
     """
     rows = []
     for (method, word, steps), merge in made.items():
@@ -141,8 +144,8 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
             words = edges[0].evidence.split(":")[0] if edges else "; ".join(
                 sorted({edge.words for edge in forest.edges if merge in (edge.a, edge.b)})
             )  # fmt: skip
-            right = sources_named == parents & set(family[not base :]) and not false
-            outcome = "right" if right else "wrong" if edges else "abstained"
+            right = sources_named == parents & set(family[not base :])
+            outcome = "abstained" if not edges else "wrong" if false else "right" if right else "in part"
             rows.append([method, word, steps, base, outcome, false, words])
     return pd.DataFrame(
         rows, columns=["method", "numbers", "steps on", "base given", "outcome", "false parents", "said"]
