@@ -15,6 +15,7 @@ from provlab.cli import completion
 from provlab.cli.completion import completed
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
+from provlab.models.sources import unknown
 
 if TYPE_CHECKING:
     from provlab.report.card import Card
@@ -256,8 +257,13 @@ def check_models(sources: Iterable[str]) -> None:
     ProvlabError
         A scheme does not have the name, a folder does not exist, or a name lacks its scheme or its organisation.
     """
+    schemes = plugins.named(plugins.SCHEMES)
     for source in sources:
         scheme, colon, name = source.partition(":")
+        if not source.strip():
+            raise CheckpointError("a model's name is empty; give zoo:NAME, a checkpoint folder, or a hub id org/name")
+        if colon and name and scheme not in schemes and nearest(scheme, schemes):
+            raise unknown(scheme, name, schemes)
         if colon:
             if check := plugins.hook(scheme, "check"):
                 check(name)
@@ -270,7 +276,7 @@ def check_models(sources: Iterable[str]) -> None:
             raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
         if "/" in source or "@" in source:
             continue
-        for known in plugins.named(plugins.SCHEMES):
+        for known in schemes:
             if _has(known, source):
                 raise CheckpointError(f"{source} is no folder here; did you mean {known}:{source}?")
 

@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     path = runner.find_notebook(arguments.notebook)
     parameters = declared.assigned(path, arguments.parameter)
     if arguments.profile is not None:
-        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{arguments.profile}.yml")
+        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{Path(arguments.profile).stem}.yml")
         parameters = plan.parameters_of(path.stem) | parameters
     if "profile" in declared.parameters_of(path):
         parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction

@@ -20,8 +20,8 @@ import nbformat
 import yaml
 from tqdm import tqdm
 
-from provlab import schema, zoo
-from provlab.errors import ParameterError, one_line
+from provlab import provenance, schema, zoo
+from provlab.errors import ParameterError, nearest, one_line
 from provlab.files import digest
 from provlab.machine import end_with_parent
 from provlab.zoo.recipes import Recipe, collection
@@ -89,8 +89,12 @@ class Plan:
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
-            raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
+            named = provenance.project_root() / "notebooks" / "profiles" / f"{path.stem}.yml"
+            if named.exists():
+                raise ParameterError(f"there is no plan {path}; did you mean {named}?") from error
+            others = sorted(p.stem for p in path.parent.glob("*.yml"))
+            hint = nearest(path.stem, others) or f"; beside it there are: {', '.join(others) or 'none'}"
+            raise ParameterError(f"there is no plan {path}{hint}") from error
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ParameterError(f"{path} is no plan that can be read ({one_line(error)})") from error
         schema.check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
