@@ -23,7 +23,7 @@ from tqdm import tqdm
 from provlab import provenance, schema, zoo
 from provlab.errors import ParameterError, nearest, one_line
 from provlab.files import digest
-from provlab.machine import end_with_parent
+from provlab.machine import stoppable, work_for_parent
 from provlab.zoo.recipes import Recipe, collection
 from provlab_study.publishing.experiment import checked_profile, is_stored
 from provlab_study.publishing.parameters import checked
@@ -245,6 +245,12 @@ class _Task:
         return time.monotonic() - started
 
 
+def _in_a_process(task: _Task) -> float:
+    """Run a task in a process that works for this one."""
+    with stoppable():
+        return task.run()
+
+
 def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
     """Run notebooks, at most `jobs` at a time; if there are several, the longest first, each from its own process."""
     if jobs == 1 or len(tasks) < 2:
@@ -256,8 +262,8 @@ def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
     tasks = sorted(tasks, key=lambda task: -task.minutes)
     say(f"{len(tasks)} notebooks to run, {jobs} at a time")
     bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
-    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), end_with_parent) as pool:
-        left = {pool.submit(task.run): task for task in tasks}
+    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), work_for_parent) as pool:
+        left = {pool.submit(_in_a_process, task): task for task in tasks}
         begun: dict[str, float] = {}
         try:
             while left:
