@@ -114,8 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"provlab {metadata.version('provlab')}")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
-    asked = completion.words_so_far()
-    words = asked if asked is not None else sys.argv[1:] if arguments is None else list(arguments)
+    line = completion.words_so_far()
+    words = line if line is not None else sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     homes, chosen = _homes(), parser
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words[:1] == [name]:
             chosen = command_parser
             import_module(home).add(command_parser)
-    if asked is not None:
+    if line is not None:
         completion.answer(parser)
     for name in {*words[:1]} & (_ELSEWHERE.keys() - homes.keys()):
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
@@ -198,8 +198,8 @@ def _full_disks(error: Exception, parsed: argparse.Namespace | None) -> list[Pat
     if getattr(error, "errno", None) != errno.ENOSPC and not words:
         return []
     named = getattr(error, "filename", None)
-    given = [Path(value) for value in vars(parsed or argparse.Namespace()).values() if isinstance(value, str | Path)]
-    around = [folder for path in given for folder in (path, *path.parents) if os.path.isdir(folder)]
+    paths = [Path(value) for value in vars(parsed or argparse.Namespace()).values() if isinstance(value, str | Path)]
+    around = [folder for path in paths for folder in (path, *path.parents) if os.path.isdir(folder)]
     folders = [Path(named).parent] if named else [*around, Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
     return [folder for folder in folders if folder.is_dir() and shutil.disk_usage(folder).free < _LITTLE]
 

@@ -58,8 +58,11 @@ class _Help(argparse.HelpFormatter):
         return wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        set_in = {"initial_indent": indent, "subsequent_indent": indent}
-        filled = [fill(" ".join(part.split()), width, break_on_hyphens=False, **set_in) for part in text.split("\n\n")]
+        paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+        filled = [
+            fill(part, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+            for part in paragraphs
+        ]
         return "\n\n".join(filled)
 
 
@@ -68,8 +71,8 @@ class Parser(argparse.ArgumentParser):
 
     more: Callable[[], str] | None = None
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, formatter_class=_Help, **settings)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, **settings})
 
     def format_help(self) -> str:
         """Return the help, and what `more` adds."""

@@ -65,7 +65,7 @@ def in_short(sentences: Sequence[str], length: int = 132) -> str:
     """
     for n in range(len(sentences), 0, -1):
         more = f" ({len(sentences) - n} more: -v)" if n < len(sentences) else ""
-        text = "".join(f"{one}{' ' if one.endswith('.') else '; '}" for one in sentences[:n]).rstrip("; ") + more
+        text = "".join(f"{words}{' ' if words.endswith('.') else '; '}" for words in sentences[:n]).rstrip("; ") + more
         if len(text) <= length or (n == 1 and len(text) <= 2 * length):
             return text
     return cut(sentences[0], length - len(more)) + more if sentences else ""
