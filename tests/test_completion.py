@@ -1,4 +1,4 @@
-"""What a shell offers when the tab key is pressed: the words that may stand next, without anything slow."""
+"""A shell offers the words that may stand next when the tab key is pressed, without anything slow."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ CASES = {
 @pytest.mark.parametrize("line", CASES)
 def test_the_words_that_may_stand_next(line, tmp_path):
     answers = tmp_path / "answers"
-    asked = {
+    settings = {
         "_ARGCOMPLETE": "1",
         "_ARGCOMPLETE_IFS": "\n",
         "_ARGCOMPLETE_COMP_WORDBREAKS": BREAKS,
@@ -41,9 +41,9 @@ def test_the_words_that_may_stand_next(line, tmp_path):
     }
     command = [sys.executable, "-c", "from provlab.cli import main; main()"]
     root = Path(__file__).parents[1]  # whose notebooks are offered
-    subprocess.run(command, env={**os.environ, **asked}, cwd=root, check=True, timeout=60)
-    found = [word.strip() for word in answers.read_text().split("\n")]
-    assert sorted(found) == sorted(CASES[line])
+    subprocess.run(command, env={**os.environ, **settings}, cwd=root, check=True, timeout=60)
+    offers = [word.strip() for word in answers.read_text().split("\n")]
+    assert sorted(offers) == sorted(CASES[line])
 
 
 def test_no_word_waits_for_torch():

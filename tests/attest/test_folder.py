@@ -256,7 +256,8 @@ def test_the_commands(run, models, tmp_path):
     pedigrees = {c["name"]: c["pedigree"] for c in load(target, "pedigree.cdx.json")["components"]}
     assert {len(kin.get("ancestors", ())) + len(kin.get("variants", ())) for kin in pedigrees.values()} > {0}
     status, out, _ = run("verify", target)
-    assert (status, out) == (0, f"{target}: tree of 5 models, recomputed bit for bit\n")
+    assert status == 0
+    assert out.startswith(f"{target}: tree of 5 models, recomputed bit for bit.\n\nIt confirms: 5 models: ")
     (target / "more").touch()
     assert run("verify", target)[::2] == (1, "provlab: refused: more is not part of the report\n")
     status, _, err = run("compare", models["base"], models["tuned"], "--statistic", "phi_u", "-o", target)

@@ -11,7 +11,7 @@ A fingerprint of a 7B model has some 11 MB. Its rows are chosen before another m
   tokens span, which no rotation changes. Tokens and anchors are the first by hashes of their spellings, so two models
   keep the same ones. Short random projections of the rows as they stand are kept beside them.
 
-What two of them say of two models is `provlab.attest.kin`.
+`provlab.attest.kin` reads two of them.
 """
 
 import json

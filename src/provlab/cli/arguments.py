@@ -18,6 +18,7 @@ from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
 from provlab.models.part import NAMES as PARTS
 from provlab.models.part import split
+from provlab.models.sources import unknown
 
 if TYPE_CHECKING:
     from provlab.report.card import Card
@@ -60,8 +61,11 @@ class _Help(argparse.HelpFormatter):
         return wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        set_in = {"initial_indent": indent, "subsequent_indent": indent}
-        filled = [fill(" ".join(part.split()), width, break_on_hyphens=False, **set_in) for part in text.split("\n\n")]
+        paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+        filled = [
+            fill(part, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+            for part in paragraphs
+        ]
         return "\n\n".join(filled)
 
 
@@ -70,8 +74,8 @@ class Parser(argparse.ArgumentParser):
 
     more: Callable[[], str] | None = None
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
-        super().__init__(*arguments, formatter_class=_Help, **settings)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": _Help, **settings})
 
     def format_help(self) -> str:
         """Return the help, and what `more` adds."""
@@ -268,8 +272,13 @@ def check_models(sources: Iterable[str]) -> None:
     ProvlabError
         A scheme does not have the name, a folder does not exist, or a name lacks its scheme or its organisation.
     """
+    schemes = plugins.named(plugins.SCHEMES)
     for source, _ in map(split, sources):
         scheme, colon, name = source.partition(":")
+        if not source.strip():
+            raise CheckpointError("a model's name is empty; give zoo:NAME, a checkpoint folder, or a hub id org/name")
+        if colon and name and scheme not in schemes and nearest(scheme, schemes):
+            raise unknown(scheme, name, schemes)
         if colon:
             if check := plugins.hook(scheme, "check"):
                 check(name)
@@ -282,7 +291,7 @@ def check_models(sources: Iterable[str]) -> None:
             raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
         if "/" in source or "@" in source:
             continue
-        for known in plugins.named(plugins.SCHEMES):
+        for known in schemes:
             if _has(known, source):
                 raise CheckpointError(f"{source} is no folder here; did you mean {known}:{source}?")
 

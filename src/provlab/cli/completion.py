@@ -36,12 +36,12 @@ def completed(action: Action, words: Words, between: str = "", *, files: bool = 
 
     def completer(prefix: str, parsed_args: Namespace, **_: Any) -> list[str]:
         before, part, begun = prefix.rpartition(between) if between else ("", "", prefix)
-        found = [before + part + word for word in words(parsed_args, begun) if word.startswith(begun)]
+        fitting = [before + part + word for word in words(parsed_args, begun) if word.startswith(begun)]
         if files:
             from argcomplete.completers import FilesCompleter
 
-            found += FilesCompleter()(prefix)
-        return found
+            fitting += FilesCompleter()(prefix)
+        return fitting
 
     action.completer = completer  # type: ignore[attr-defined]  # where argcomplete looks for it
     return action

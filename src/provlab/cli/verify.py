@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from provlab.cli import arguments as common
-from provlab.errors import EvidenceError
+from provlab.errors import EvidenceError, InputError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -23,6 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
+    if not Path(arguments.folder).is_dir():
+        raise InputError(f"{arguments.folder} is no folder here; give one that --report of compare, tree or diff wrote")
     from provlab.attest.folder import recompute
     from provlab.cli.screen import show
 

@@ -58,7 +58,7 @@ def _list(arguments: argparse.Namespace) -> int:
         )
         for name, recipe in ((name, recipes[name]) for name in names)
     ]
-    table = Table(("model", "parent", "kind", "collection", "steps", "built"), rows, right=(4,))
+    table = Table(("model", "parent", "kind", "group", "steps", "built"), rows, right=(4,))
     answer = f"{built} of {len(names)} models{such} of the edition {edition} are built"
     show(Card(f"{answer}.", body=[table]))
     return 0

@@ -57,19 +57,15 @@ def cut(text: str, length: int) -> str:
     return text[: length - 4] + " ..." if shortened.strip() == "..." else shortened
 
 
-#: characters of a sentence that a card shows whole although it is longer than the room for several
-_LONGEST = 400
-
-
 def in_short(sentences: Sequence[str], length: int = 132) -> str:
-    """As many of these sentences as fit, the first in any case, and how many more there are.
+    """As many of these sentences as fit, and how many more there are.
 
-    A sentence says its reason last, so the first stands whole; one beyond all bounds, such as a reason that a library
-    gave, is cut between words.
+    A sentence says its reason last, so the first stands whole, even if it is up to twice as long; beyond that, as the
+    reason that a library gave may be, it is cut between words.
     """
     for n in range(len(sentences), 0, -1):
         more = f" ({len(sentences) - n} more: -v)" if n < len(sentences) else ""
-        text = "".join(f"{one}{' ' if one.endswith('.') else '; '}" for one in sentences[:n]).rstrip("; ") + more
-        if len(text) <= length or n == 1:
-            return text if len(text) <= _LONGEST else cut(sentences[0], _LONGEST) + more
-    return ""
+        text = "".join(f"{words}{' ' if words.endswith('.') else '; '}" for words in sentences[:n]).rstrip("; ") + more
+        if len(text) <= length or (n == 1 and len(text) <= 2 * length):
+            return text
+    return cut(sentences[0], length - len(more)) + more if sentences else ""

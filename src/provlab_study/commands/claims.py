@@ -32,5 +32,5 @@ def _claims(arguments: argparse.Namespace) -> int:
     rows = claims.evaluate(store)
     common.deliver(arguments.json, lambda: rows, lambda: claims.as_text(rows, verbose=arguments.verbose))
     if arguments.json != "-" and next(store.experiments(), None) is None:
-        print("\nNo reproduction left records here: make reproduce, or PROFILE=smoke make reproduce for a first look.")
+        print("\nNo reproduction left records here: make reproduce (PROFILE=smoke is quicker).")
     return 0

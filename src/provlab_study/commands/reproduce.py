@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from provlab import provenance
+from provlab.cli import arguments as common
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout
 from provlab_study.publishing.results import Results
@@ -19,7 +20,7 @@ from provlab_study.publishing.results import Results
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: common.Parser) -> None:
     """Say what the command takes."""
     parser.offer_example("provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)")
     parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")

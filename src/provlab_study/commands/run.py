@@ -14,7 +14,7 @@ from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout
 
 
-def add(parser: argparse.ArgumentParser) -> None:
+def add(parser: common.Parser) -> None:
     """Say what the command takes."""
     parser.offer_example("provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1")
     notebook = parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
@@ -22,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
     )
-    given = parser.add_argument(
+    parameter = parser.add_argument(
         "-p",
         "--parameter",
         action="append",
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a parameter; may be repeated; lists may be a,b",
     )
-    completed(given, _assignments)
+    completed(parameter, _assignments)
     profile = parser.add_argument(
         "--profile", metavar="NAME", help="with what notebooks/profiles/NAME.yml gives it; -p stands above that"
     )
@@ -46,18 +46,18 @@ def _stems(folder: str, ending: str) -> list[str]:
     return sorted(path.stem for path in (provenance.project_root() / folder).glob(f"*.{ending}"))
 
 
-def _assignments(given: argparse.Namespace, begun: str) -> list[str]:
+def _assignments(before: argparse.Namespace, begun: str) -> list[str]:
     """``NAME=`` of each parameter of the notebook that is named; behind the sign models, where it takes some."""
     from provlab_study.publishing.parameters import parameters_of
 
-    path = provenance.project_root() / "notebooks" / f"{Path(given.notebook or '').stem}.ipynb"
-    taken = parameters_of(path) if path.is_file() else {}
+    path = provenance.project_root() / "notebooks" / f"{Path(before.notebook or '').stem}.ipynb"
+    parameters = parameters_of(path) if path.is_file() else {}
     name, equals, value = begun.partition("=")
     if not equals:
-        return [f"{name}=" for name in taken]
-    before, comma, last = value.rpartition(",")
-    takes_models = name in taken and "zoo:" in taken[name].default
-    return [f"{name}={before}{comma}{model}" for model in models(given, last)] if takes_models else []
+        return [f"{name}=" for name in parameters]
+    earlier, comma, last = value.rpartition(",")
+    takes_models = name in parameters and "zoo:" in parameters[name].default
+    return [f"{name}={earlier}{comma}{model}" for model in models(before, last)] if takes_models else []
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -76,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     path = runner.find_notebook(arguments.notebook)
     parameters = declared.assigned(path, arguments.parameter)
     if arguments.profile is not None:
-        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{arguments.profile}.yml")
+        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{Path(arguments.profile).stem}.yml")
         parameters = plan.parameters_of(path.stem) | parameters
     if "profile" in declared.parameters_of(path):
         parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction
