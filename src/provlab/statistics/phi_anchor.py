@@ -83,7 +83,7 @@ def along(parts: Parts, anchor: Views) -> Views:
     nearest, sides = np.empty(len(gate), np.int64), np.empty(len(gate), np.float32)
     for start in range(0, len(gate), _ROWS):
         rows = slice(start, start + _ROWS)
-        cosines = gate.unit[rows] @ aims.T
+        cosines = gate.unit[rows] @ aims.T  # (some h, tokens) @ (tokens, gates of the anchor)
         nearest[rows] = np.abs(cosines).argmax(axis=1)
         # a gate that is most similar to the opposite of the anchor's counts as its opposite
         sides[rows] = np.sign(np.take_along_axis(cosines, nearest[rows, None], axis=1)[:, 0])
@@ -93,8 +93,8 @@ def along(parts: Parts, anchor: Views) -> Views:
     for start in range(0, len(groups), _ROWS):
         some = groups[start : start + _ROWS]
         for units, (_, of_up, _) in zip(some, spanned(some, reads, parts.down), strict=True):
-            gates.append(sides[units] @ listens[units])
-            ups.append(of_up[0] @ reads[units])
+            gates.append(sides[units] @ listens[units])  # (units,) @ (units, tokens)
+            ups.append(of_up[0] @ reads[units])  # (units,) @ (units, tokens)
     written, kept = None, np.arange(len(groups))
     if parts.views.written is not None and anchor.written is not None:
         written = np.array([parts.views.written[units].sum() for units in groups])
