@@ -67,7 +67,7 @@ def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], fl
         Ascending numbers of the rows; ln of the length of b's rows over that of a's, 0 without rows; and whether
         anything is readable.
     """
-    products, squares = np.einsum("ij,ij->i", a, b), np.einsum("ij,ij->i", a, a)
+    products, squares = np.einsum("ij,ij->i", a, b), np.einsum("ij,ij->i", a, a)  # (n,), (n,)
     lengths = np.linalg.norm(b, axis=1)
     some = np.flatnonzero((squares > 0) & (lengths > 0))
     factors = products[some] / squares[some]
