@@ -31,7 +31,7 @@ from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
-from provlab.statistics.phi_anchor import Parts
+from provlab.statistics.phi_anchor import BlockUnits
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
@@ -249,7 +249,7 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
         views = side.block(i)
         if name != "phi_anchor":
             return views
-        return Parts(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
+        return BlockUnits(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
 
     sides = [(model, features(model)) for model in (a, b)]
 

@@ -26,7 +26,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Table(Features):
+class EmbeddingRows(Features):
     """The embedding, what its tokens are, and how far rounding may turn its rows."""
 
     model: Model
@@ -97,9 +97,9 @@ class KeptRows(Statistic):
             raise NotComparableError(f"{self.name} needs two embeddings of one width: {a.name}, {b.name}")
         return [None]
 
-    def prepare(self, model: Model, options: Options) -> Table:
+    def prepare(self, model: Model, options: Options) -> EmbeddingRows:
         """Arrange to read the embedding."""
-        return Table(model)
+        return EmbeddingRows(model)
 
     def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
         """One table."""
@@ -123,7 +123,7 @@ class KeptRows(Statistic):
 
 
 @dataclass(frozen=True)
-class AllWeights(Features):
+class WeightsByBlock(Features):
     """Reads the tensors of one block, or all outside the blocks, when it is asked for them."""
 
     model: Model
@@ -176,9 +176,9 @@ class WeightDistance(Statistic):
         """What lies outside the blocks, and each block."""
         return [None, *super().blocks(a, b)]
 
-    def prepare(self, model: Model, options: Options) -> AllWeights:
+    def prepare(self, model: Model, options: Options) -> WeightsByBlock:
         """Arrange to read all weights."""
-        return AllWeights(model)
+        return WeightsByBlock(model)
 
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Sums of squared differences; tensors of two shapes are left out, by name."""

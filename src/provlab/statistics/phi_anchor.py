@@ -41,7 +41,7 @@ _ROWS = 256  # units, or groups of them, at a time
 
 
 @dataclass(frozen=True)
-class Parts:
+class BlockUnits:
     """Units of one block: both views, and what each writes, ``(h, width)``."""
 
     views: Views
@@ -59,24 +59,24 @@ class GateUpAndDown(GateAndUp):
         """Rebuild features, those of experts too."""
         return OfExperts.of_arrays(arrays, model) if "inputs.0" in arrays else super().of_arrays(arrays, model)
 
-    def block(self, block: int | None) -> Parts:  # type: ignore[override]
+    def block(self, block: int | None) -> BlockUnits:  # type: ignore[override]
         """Both activations of one block, and what its units write."""
         assert block is not None
         views = super().block(block)
         down = self.model.anatomy.read(self.model.checkpoint, "down", block).astype(np.float32).T
-        return Parts(views, applied(self.units[block], down, "down")[views[0].places])
+        return BlockUnits(views, applied(self.units[block], down, "down")[views[0].places])
 
 
 class OfExperts(experts.Inputs):
     """All experts of a block as one MLP."""
 
-    def block(self, block: int | None) -> Parts:
+    def block(self, block: int | None) -> BlockUnits:
         """Both activations of one block, and what its units write."""
         assert block is not None
-        return Parts(*self.whole(block)[:2])
+        return BlockUnits(*self.whole(block)[:2])
 
 
-def along(parts: Parts, anchor: Views) -> Views:
+def along(parts: BlockUnits, anchor: Views) -> Views:
     """Bring the units of a block together along the gates of another: one for each gate that some are nearest to."""
     gate, up = parts.views[:2]
     aims, (listens, reads) = anchor[0].unit, (np.asarray(view.rows, np.float32) for view in (gate, up))
@@ -133,7 +133,7 @@ class PhiAnchor(PhiMatchUnsigned):
             return OfExperts(**vars(features))  # type: ignore[return-value]  # it has other fields
         return GateUpAndDown(**vars(features), model=model)
 
-    def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:
+    def compare_block(self, a: BlockUnits, b: BlockUnits, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""
         results = [
             super(PhiAnchor, self).compare_block(along(x, y.views), y.views, block, options)
