@@ -1,5 +1,6 @@
 """The commands. Bad input gets status 2, one line that names the thing and the way out, and nothing else."""
 
+import errno
 import importlib
 import json
 import os
@@ -553,6 +554,46 @@ def test_a_full_disk_is_named(monkeypatch, capsys, tmp_path):
     assert main(arguments) == 2
     message = r"provlab: error: no room is left on the disk of \S+; free some and go on\n"
     assert re.fullmatch(message, capsys.readouterr().err)
+
+
+def test_the_full_disk_may_be_that_of_a_folder_that_was_given(monkeypatch, capsys, tmp_path):
+    """An error of the system without a file's name, as a library hands it on."""
+
+    def write(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("provlab.attest.shelf.add", write)
+    (tmp_path / "disk").mkdir()
+    full = {tmp_path / "disk": 0}
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=full.get(Path(folder), 2**40)))
+    assert main(["shelf", "add", "./", "--shelf", str(tmp_path / "disk" / "shelf")]) == 2
+    assert f"no room is left on the disk of {tmp_path / 'disk'};" in capsys.readouterr().err
+
+
+def test_a_process_that_works_for_another_leaves_a_ctrl_c_to_that_one():
+    code = (
+        "import multiprocessing, os, signal, time\n"
+        "from provlab.machine import stoppable, work_for_parent\n"
+        "def waits():\n"
+        "    work_for_parent()\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(9)\n"
+        "def works():\n"
+        "    work_for_parent()\n"
+        "    try:\n"
+        "        with stoppable():\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "            time.sleep(9)\n"
+        "    except KeyboardInterrupt:\n"
+        "        os._exit(7)\n"
+        "for what in (waits, works):\n"
+        "    process = multiprocessing.get_context('fork').Process(target=what)\n"
+        "    process.start()\n"
+        "    process.join()\n"
+        "    print(process.exitcode)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("130\n7\n", "")
 
 
 def test_a_stream_of_ascii_shows_what_it_can():

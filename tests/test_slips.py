@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import shlex
 
 import pytest
 from small_notebooks import write
@@ -14,6 +15,15 @@ SLIPS = {
     "compare zoo:oak zoo:elm --statistc phi_u": r"did you mean --statistic\? \(see provlab compare --help",
     "study zoo:oak zoo:elm --memroy 8GB": "did you mean --memory",
     "compare zoo:oak zoo:elm --statistic phi_uu": r"no statistic is called 'phi_uu'; there are .*did you mean phi_u",
+    "compare zoo:oak zoo:elm --statistic PHI_U": r"no statistic is called 'PHI_U'; .*did you mean phi_u",
+    "compare zoo:oak zoo:elm --dtype fp16": r"not 'fp16'; did you mean float16\?",
+    "compare zoo:oak zoo:elm --dtype bf16": r"not 'bf16'; did you mean bfloat16\?",
+    "compare zo:oak zoo:elm": r"no scheme 'zo'; did you mean zoo:oak\?",
+    "study Zoo:oak zoo:elm": r"no scheme 'Zoo'; did you mean zoo:oak\?",
+    "compare zoo:oak ''": "a model's name is empty",
+    "disguise zoo:oak new --with t1": r"no attack 't1'; did you mean T1\?",
+    "disguise zoo:oak new --with x7": r"no attack 'x7'; there are T1, .* \.\.\. .*redraw$",
+    "verify none": "none is no folder here; give one that --report",
     "compare zoo:oak zoo:elm --device gpu": "no device 'gpu'; did you mean cuda",
     "compare zoo:oak zoo:elm --fail-on rejectd": "no outcome 'rejectd'; did you mean rejected",
     "compare zoo:oak zoo:elm --statistic": "--statistic: expected one argument",
@@ -65,7 +75,7 @@ def inside(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("line", SLIPS)
 def test_a_slip_is_refused_before_any_work(run, inside, line):
-    status, out, err = run(*line.split())
+    status, out, err = run(*shlex.split(line))
     assert (status, out) == (2, "")
     assert re.search(SLIPS[line], err), err
     assert err.count("\n") == 1
@@ -81,6 +91,18 @@ def test_a_notebook_is_not_begun_with_a_model_that_the_zoo_lacks(run, inside, mo
     status, _, err = run("run", "audit", "-p", "suspect=zoo:oakk")
     assert status == 2
     assert "no zoo model 'oakk'; did you mean oak" in err
+
+
+def test_a_plan_is_found_by_its_profile(run, inside):
+    (inside / "notebooks" / "profiles").mkdir(parents=True)
+    (inside / "pyproject.toml").touch()
+    (inside / "notebooks" / "profiles" / "smoke.yml").write_text("profile: smoke\nexperiments: []\n")
+    assert "did you mean" in run("reproduce", "smoke", "-o", "out")[2]
+    assert "notebooks/profiles/smoke.yml?" in run("reproduce", "smoke", "-o", "out")[2]
+    assert (
+        "no plan notebooks/profiles/smoek.yml; did you mean smoke?"
+        in (run("reproduce", "notebooks/profiles/smoek.yml", "-o", "out")[2])
+    )
 
 
 def test_help_of_a_command_says_what_it_answers_with_an_example(run):
@@ -115,7 +137,10 @@ def test_verify_repeats_the_verdict_that_it_confirms(run, models):
     assert run("compare", a, b, "--statistic", "phi_u", "-o", "report")[0] == 0
     status, out, _ = run("verify", "report")
     assert status == 0
-    assert out.endswith(f"It confirms: {a} and {b}: by order alone.\n")
+    assert out.startswith("report: compare of 2 models, recomputed bit for bit.\n\nIt confirms: ")
+    words = " ".join(out.split())
+    assert f"It confirms: {a} and {b}: alike by order alone" in words
+    assert "how rare p about 10^" in words
 
 
 def test_names_of_many_and_lines_of_several_are_taken_apart():

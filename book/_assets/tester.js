@@ -481,7 +481,7 @@
     // The first units of one tensor: {values, rows, columns, all}, float64, units as rows. As many as a product of
     // 2^30 multiplications allows: 1,024 at widths up to 1,024, and 512 at width 4,096.
     async function read({ blob, called, name, entry, at, of, transposed, start }) {
-      const [bytes, decode] = DTYPES[entry.dtype] ?? [];
+      const [bytes, decode] = Object.hasOwn(DTYPES, entry.dtype) ? DTYPES[entry.dtype] : [];
       if (!decode) throw new Error(`${called}: ${name} is stored as ${entry.dtype}; this page reads F64, F32, F16 and BF16.`);
       const [height, width] = entry.shape, [from, to] = entry.data_offsets ?? [];
       const sound = [height, width, from, to].every((value) => Number.isSafeInteger(value) && value >= 0);
@@ -583,7 +583,7 @@
     async function block(model, number) {
       const { repo, inside, revision } = parsed(model);
       const about = await ask(`${endpoint}/api/models/${repo}/revision/${encodeURIComponent(revision)}`, model);
-      const { sha, siblings } = await about.json().catch(() => ({}));
+      const { sha, siblings } = (await about.json().catch(() => null)) ?? {};
       const files = Array.isArray(siblings) ? siblings.map((file) => String(file?.rfilename)) : [];
       const here = files.filter((file) => file.startsWith(inside) && !file.slice(inside.length).includes("/"))
         .map((file) => file.slice(inside.length));

@@ -7,21 +7,30 @@ exits with 2; a study turns it into a record with its reason and goes on with th
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_WORD = 30  # letters of a word that is not broken
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return ``; did you mean X?`` for the name that a misspelt word is nearest to, "" where none is near."""
-    near = get_close_matches(word, list(known), 1, 0.6)
-    return f"; did you mean {near[0]}?" if near else ""
+    by_letters = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower(), list(by_letters), 1, 0.6)
+    return f"; did you mean {by_letters[near[0]]}?" if near else ""
 
 
 def one_line(error: object, longest: int = 240) -> str:
     """Bring a text to one line of so many characters, the middle left out; an error without a text gives its type.
 
-    Texts of files reach a terminal: a character that it would obey and not print becomes ``?``.
+    Words stay whole where there are any. Texts of files reach a terminal: a character that it would obey and not print
+    becomes ``?``.
     """
     text = " ".join(str(error).split()) or type(error).__name__
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
-    return text if len(text) <= longest else f"{text[: longest // 2 - 2]}...{text[2 - longest // 2 :]}"
+    if len(text) <= longest:
+        return text
+    first, last = text[: longest // 2 - 2], text[2 - longest // 2 :]
+    if " " in first[-_WORD:] and " " in last[:_WORD]:
+        return f"{first.rpartition(' ')[0]} ... {last.partition(' ')[2]}"
+    return f"{first}...{last}"
 
 
 class ProvlabError(Exception):

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,6 +54,26 @@ def end_with_parent() -> None:
             os._exit(1)
 
         threading.Thread(target=follow, daemon=True).start()
+
+
+def work_for_parent() -> None:
+    """Let this process end with its parent, and without a word at a Ctrl-C, which the parent answers."""
+    end_with_parent()
+    signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(*_: object) -> None:
+    os._exit(130)
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Within, a Ctrl-C is an interrupt again in a process that `work_for_parent`, so that what runs there is ended."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _leave)
 
 
 @contextmanager

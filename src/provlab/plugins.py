@@ -2,10 +2,10 @@
 
 - `SCHEMES`: what stands before the colon of a source such as ``zoo:oak``. The entry point names a module, or an object,
   with ``locate(name) -> Path``. It may have ``expand(name) -> list of names``, which says what a name such as ``*``
-  stands for; ``check(name)``, which refuses a name that it does not have before any work is done for others;
-  ``prepare(names)``, which makes what is missing together; ``parent(name) -> (source or None, label)``, or
-  None where that is unknown; and ``text() -> str``, prose that none of its models was trained on. A function alone
-  locates.
+  stands for; ``names()``, which lists those that a shell completes; ``check(name)``, which refuses a name that it does
+  not have before any work is done for others; ``prepare(names)``, which makes what is missing together;
+  ``parent(name) -> (source or None, label)``, or None where that is unknown; and ``text() -> str``, prose that none of
+  its models was trained on. A function alone locates.
 - `CONTAINERS`: kinds of files of weights, each a `provlab.models.formats.container.Format`, named by the files' ending.
 - `FORMATS`: modules that read weights which are not plain, ``codes`` and ``adapter``; `CODES` of each are the names of
   the codes that it reads.

@@ -204,6 +204,95 @@ def test_a_link_that_names_nothing_is_refused(here, a, number, message):
     assert hosts <= {here.server.endpoint.split("/")[2]}
 
 
+UP, GATE = (f"model.layers.0.mlp.{role}_proj.weight" for role in ("up", "gate"))
+
+
+def hostile(folder, change=lambda header: None, length=None, prefix="", values=None):
+    """A model of one block of 48 units whose header was tampered with."""
+    rows = np.random.default_rng(0).normal(size=(48, 16)).astype(np.float32) if values is None else values
+    n = rows.nbytes
+    header = {
+        prefix + name: {"dtype": "F32", "shape": [48, 16], "data_offsets": [k * n, (k + 1) * n]}
+        for k, name in enumerate((UP, GATE))
+    }
+    change(header)
+    text = json.dumps(header).encode()
+    start = (len(text) if length is None else length).to_bytes(8, "little")
+    (folder / "model.safetensors").write_bytes(start + text + 2 * rows.tobytes())
+    return Repo(folder)
+
+
+def with_nan():
+    rows = np.ones((48, 16), np.float32)
+    rows[5, 3] = np.nan
+    return rows
+
+
+HOSTILE = {
+    "a type of JavaScript's own": ({"change": lambda h: h[UP].update(dtype="constructor")}, "is stored as constructor"),
+    "a type that is none": ({"change": lambda h: h[UP].update(dtype={"a": 1})}, "is stored as"),
+    "a shape of words": ({"change": lambda h: h[UP].update(shape=["48", "16"])}, "does not fill its place"),
+    "a place before the file": ({"change": lambda h: h[UP].update(data_offsets=[-3072, 0])}, "does not fill its place"),
+    "a place without an end": ({"change": lambda h: h[UP].update(data_offsets=[0])}, "does not fill its place"),
+    "a shape beyond all files": (
+        {"change": lambda h: h[UP].update(shape=[2**40, 2**12], data_offsets=[0, 2**54])},
+        "does not fill its place",
+    ),
+    "a header of 2^63 bytes": ({"length": 2**63}, "does not begin with the length of a header"),
+    "no number": ({"values": with_nan()}, "holds a value that is not finite, in unit 6"),
+    "an entry that is null": ({"change": lambda h: h.update({UP: None})}, "holds no up projection"),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_file_that_was_tampered_with_gets_one_line(here, tmp_path, how):
+    settings, message = HOSTILE[how]
+    here.server.repos["org/hostile"] = hostile(tmp_path, **settings)
+    opened(here, "#a=org/hostile&b=org/hostile&block=0")
+    pressed(here)
+    assert message in fault(here)
+    assert "TypeError" not in fault(here)
+
+
+def test_names_in_a_file_are_text_and_no_page(here, tmp_path):
+    here.server.repos["org/names"] = hostile(tmp_path, prefix="<img src=x onerror='window.hacked = true'>.")
+    opened(here, "#a=org/names&b=org/names&block=0")
+    assert "All 48 hidden units" in pressed(here), fault(here)
+    assert here.chromium.value("document.querySelectorAll('#provlab-tester img').length") == 0
+    assert here.chromium.value("window.hacked") is None
+
+
+def test_an_index_that_points_elsewhere_is_followed_nowhere(here, tmp_path):
+    hostile(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-1-of-2.safetensors")
+    shutil.copy(tmp_path / "model-1-of-2.safetensors", tmp_path / "model-2-of-2.safetensors")
+    elsewhere = {UP: "https://elsewhere.org/x.safetensors", GATE: "../../org/base/resolve/main/model.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": elsewhere}))
+    here.server.repos["org/hostile"] = Repo(tmp_path)
+    opened(here, "#a=org/hostile&b=org/hostile&block=0")
+    pressed(here)
+    assert "org/hostile has no block 0" in fault(here)
+    assert {url.split("/")[2] for url in here.chromium.requests()} == {here.server.endpoint.split("/")[2]}
+    assert not [path for _, path, _ in here.server.log if path.endswith(".safetensors")]
+
+
+def test_a_hub_that_answers_nothing_gets_one_line(here):
+    def nothing(request, path):
+        if not path.startswith("/api/"):
+            return False
+        request.send_response(200)
+        request.send_header("Content-Length", "4")
+        request.send_header("Access-Control-Allow-Origin", "*")
+        request.end_headers()
+        request.wfile.write(b"null")
+        return True
+
+    opened(here, "#a=org/base&b=org/m0&block=0")
+    here.server.trouble = nothing
+    pressed(here)
+    assert "org/base holds no safetensors" in fault(here)
+
+
 def test_another_link_takes_the_place_of_what_is_still_being_asked(here):
     opened(here, "#a=org/base&b=org/tuned&block=1")
     press = "t.root.querySelector('form button').click(); location.hash = '#a=org/m1&b=org/m2&block=0'"

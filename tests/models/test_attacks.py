@@ -338,7 +338,7 @@ def test_attacks_that_take_from_another_model_do_not_stand_behind_the_scheme():
         door.parse("average=0.5:zoo:oak")
     with pytest.raises(InputError, match="disguised:T1:: a model is disguised by"):
         door.parse("T1:")
-    assert "disguised:" not in catalogue.listing()
+    assert "disguised:" not in str(catalogue.listing())
 
 
 @pytest.mark.parametrize("name", ["noise=1", "dead=1"])

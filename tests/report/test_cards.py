@@ -6,7 +6,7 @@ import sys
 import pytest
 from planted import comparison, record
 
-from provlab.attest.shelf import NOT_TESTED, TESTS, Kin
+from provlab.attest.kin import NOT_TESTED, TESTS, Kin
 from provlab.cli import screen
 from provlab.engine.lineage import Lineage
 from provlab.forest.result import BRIDGE, MERGE, Edge, Family, Forest

@@ -129,7 +129,12 @@ def read(folder: Path) -> Json:
 
 
 def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = False) -> str:
-    """Recompute a report from the models' bytes, and say how well it agrees.
+    """Recompute a report as `recompute` does, and say how well it agrees."""
+    return "\n".join(recompute(folder, models, allow_pickle=allow_pickle)[0])
+
+
+def recompute(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = False) -> tuple[list[str], Answer]:
+    """Recompute a report from the models' bytes; return how well it agrees, in sentences, and the result.
 
     Parameters
     ----------
@@ -173,7 +178,7 @@ def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = Fal
         lines.append("Pictures were not compared.")
     if pages[0] != pages[1] and not (claimed and _close(*pages)):
         raise EvidenceError(f"{PAGE} does not show this result")
-    return "\n".join(lines)
+    return lines, result
 
 
 def _at_commit(model: Json) -> str:

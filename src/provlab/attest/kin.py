@@ -12,6 +12,7 @@ see `Kin.outcomes`. An order and rows of untrained tokens are no kinship even to
 model and change no output. Which kin may be the nearest ancestor is `provlab.attest.nearest`.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -183,7 +184,12 @@ class Kin(views.Report):
         body.append(f"Found {len(found)} of {len(self.outcomes)} models of the shelf{beyond}.")
         failed = [f"{test['source']}: {test['test']}: {test['error']}" for test in self.tests if test["error"]]
         remarks = [
-            ("nearest", in_short([self._ancestry().removeprefix("Nearest ancestor: ")]) if rows else ""),
+            (
+                "nearest",
+                in_short(re.split(r"(?<=[.]) (?=[A-Z])", self._ancestry().removeprefix("Nearest ancestor: ")))
+                if rows
+                else "",
+            ),
             (
                 "mind",
                 in_short([*(words for outcome, words in _WEAKER.items() if self._named(outcome)), *self._notes()]),

@@ -19,6 +19,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 from provlab import plugins
+from provlab.cli import completion
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
 from provlab.files import cache_dir
@@ -113,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"provlab {metadata.version('provlab')}")
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
-    words = sys.argv[1:] if arguments is None else list(arguments)
+    asked = completion.words_so_far()
+    words = asked if asked is not None else sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     homes, chosen = _homes(), parser
@@ -123,11 +125,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name,
             help=COMMANDS.get(name, f"a command of {home.partition('.')[0]}"),
             description=answers,
-            epilog=f"example: {example}" if example else None,
         )
+        if example:
+            command_parser.offer_example(example)
         if words[:1] == [name]:
             chosen = command_parser
             import_module(home).add(command_parser)
+    if asked is not None:
+        completion.answer(parser)
     for name in {*words[:1]} & (_ELSEWHERE.keys() - homes.keys()):
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
     parsed, unknown = parser.parse_known_args(words)
@@ -144,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _stopped(parsed)
         if os.environ.get("PROVLAB_DEBUG") and not isinstance(error, ProvlabError | OSError):
             raise
-        return _failed(error)
+        return _failed(error, parsed)
 
 
 def _homes() -> dict[str, str]:
@@ -168,14 +173,14 @@ def _stopped(parsed: argparse.Namespace) -> int:
     return 130
 
 
-def _failed(error: Exception) -> int:
-    """Say in one line what was wrong."""
+def _failed(error: Exception, parsed: argparse.Namespace | None = None) -> int:
+    """Say in one line what was wrong; the arguments name folders whose disk may be full."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing is wrong
         return 0
     if isinstance(error, ProvlabError):
         print(f"provlab: error: {' '.join(str(error).split())}", file=sys.stderr)
-    elif full := _full_disks(error):
+    elif full := _full_disks(error, parsed):
         print(f"provlab: error: no room is left on the disk of {full[0]}; free some and go on", file=sys.stderr)
     elif isinstance(error, OSError):
         print(f"provlab: error: {error}", file=sys.stderr)
@@ -187,13 +192,15 @@ def _failed(error: Exception) -> int:
     return 2
 
 
-def _full_disks(error: Exception) -> list[Path]:
+def _full_disks(error: Exception, parsed: argparse.Namespace | None) -> list[Path]:
     """Folders whose disk is full, where an error may mean that: libraries say it in words of their own."""
     words = "requested and" in str(error) or "space" in str(error).lower()
     if getattr(error, "errno", None) != errno.ENOSPC and not words:
         return []
     named = getattr(error, "filename", None)
-    folders = [Path(named).parent] if named else [Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
+    given = [Path(value) for value in vars(parsed or argparse.Namespace()).values() if isinstance(value, str | Path)]
+    around = [folder for path in given for folder in (path, *path.parents) if os.path.isdir(folder)]
+    folders = [Path(named).parent] if named else [*around, Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
     return [folder for folder in folders if folder.is_dir() and shutil.disk_usage(folder).free < _LITTLE]
 
 

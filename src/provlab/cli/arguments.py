@@ -7,15 +7,19 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from provlab import plugins, provenance
 from provlab import statistics as registry
+from provlab.cli import completion
+from provlab.cli.completion import completed
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
 from provlab.files import atomic_file, cache_dir
+from provlab.models.sources import unknown
 
 if TYPE_CHECKING:
+    from provlab.report.card import Card
     from provlab.report.views import Report
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
@@ -37,14 +41,46 @@ _WRONG = re.compile(r"unrecognized arguments: (?:[^-]\S* )*(--?\S+)|invalid choi
 _CHOICE = re.compile(r"[\w.-]+")
 
 
+class _Help(argparse.HelpFormatter):
+    """Keeps words whole and paragraphs apart; the usage names what must be given, and the rest as ``[options]``."""
+
+    def add_usage(self, usage: Any, actions: Any, groups: Any, prefix: Any = None) -> None:
+        """Add the first line."""
+        needed = [action for action in actions if action.required or not action.option_strings]
+        options = [argparse.Action([], "options", nargs="?")] * (len(needed) < len(actions))
+        super().add_usage(usage, [*options, *needed], [], prefix)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        """Add one, and leave room for the names of commands, which are set in twice."""
+        super().add_argument(action)
+        self._action_max_length += 2 * isinstance(action, argparse._SubParsersAction)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        set_in = {"initial_indent": indent, "subsequent_indent": indent}
+        filled = [fill(" ".join(part.split()), width, break_on_hyphens=False, **set_in) for part in text.split("\n\n")]
+        return "\n\n".join(filled)
+
+
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line; `more` gives what the help ends with, found only when it is asked for."""
 
     more: Callable[[], str] | None = None
 
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, formatter_class=_Help, **settings)
+
     def format_help(self) -> str:
         """Return the help, and what `more` adds."""
-        return super().format_help() + ("\n" + fill(self.more(), 100) + "\n" if self.more else "")
+        if self.more:
+            self.epilog = self.more()
+        return super().format_help()
+
+    def offer_example(self, line: str) -> None:
+        """Put an example that runs below the question which the command answers."""
+        self.description = f"{self.description}\n\nexample: {line}"
 
     def error(self, message: str) -> NoReturn:
         """Print one line, with the word that was meant, and leave with 2."""
@@ -73,7 +109,11 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     if isinstance(parser, Parser):
         parser.more = _known
     named = "statistics to compute (default: all that apply)"
-    parser.add_argument("--statistic", action="append", metavar="NAME[,NAME]", help=named)
+    completed(
+        parser.add_argument("--statistic", action="append", metavar="NAME[,NAME]", help=named),
+        completion.statistics,
+        ",",
+    )
     parser.add_argument(
         "--blocks", metavar="0,1,4-7", help="transformer blocks to compare, counted from 0 (default: all)"
     )
@@ -85,7 +125,7 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
 def add_family(parser: argparse.ArgumentParser) -> None:
     """Add which tests are judged together, and by which error."""
     alone = "judge by this statistic alone, the others are description (default: all tests are one family)"
-    parser.add_argument("--primary", metavar="NAME", help=alone)
+    completed(parser.add_argument("--primary", metavar="NAME", help=alone), completion.statistics)
     error = "control the false discovery rate (Benjamini-Yekutieli) instead of the chance of any false rejection"
     parser.add_argument("--fdr", action="store_true", help=error)
 
@@ -94,9 +134,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
     """Add what makes the exit status 1, for scripts."""
 
     def outcomes(text: str) -> frozenset[str]:
-        from provlab.report.outcome import OUTCOMES, REJECTIONS
-
-        words = {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
+        words = _outcomes()
         if unknown := [word for word in text.split(",") if word not in words]:
             hint = nearest(unknown[0], words) or f"; there are {', '.join(words)}"
             raise argparse.ArgumentTypeError(f"there is no outcome {unknown[0]!r}{hint}")
@@ -104,7 +142,22 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
     what = "exit with 1 on any of these outcomes, such as rejected,by-order-alone,rows-of-one-origin (rejected stands "
     what += "for identical and same-function too)"
-    parser.add_argument("--fail-on", metavar="OUTCOME[,OUTCOME]", type=outcomes, default=frozenset(), help=what)
+    action = parser.add_argument(
+        "--fail-on", metavar="OUTCOME[,OUTCOME]", type=outcomes, default=frozenset(), help=what
+    )
+    completed(action, lambda *_: _outcomes(), ",")
+
+
+def _outcomes() -> dict[str, set[str]]:
+    """Word for an outcome at the command line -> the outcomes that it stands for."""
+    from provlab.report.outcome import OUTCOMES, REJECTIONS
+
+    return {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
+
+
+def add_model(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
+    """Add an argument that names a model, or several."""
+    completed(parser.add_argument(name, **settings), completion.models, files=True)
 
 
 def add_report(parser: argparse.ArgumentParser) -> None:
@@ -203,8 +256,13 @@ def check_models(sources: Iterable[str]) -> None:
     ProvlabError
         A scheme does not have the name, a folder does not exist, or a name lacks its scheme or its organisation.
     """
+    schemes = plugins.named(plugins.SCHEMES)
     for source in sources:
         scheme, colon, name = source.partition(":")
+        if not source.strip():
+            raise CheckpointError("a model's name is empty; give zoo:NAME, a checkpoint folder, or a hub id org/name")
+        if colon and name and scheme not in schemes and nearest(scheme, schemes):
+            raise unknown(scheme, name, schemes)
         if colon:
             if check := plugins.hook(scheme, "check"):
                 check(name)
@@ -217,7 +275,7 @@ def check_models(sources: Iterable[str]) -> None:
             raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
         if "/" in source or "@" in source:
             continue
-        for known in plugins.named(plugins.SCHEMES):
+        for known in schemes:
             if _has(known, source):
                 raise CheckpointError(f"{source} is no folder here; did you mean {known}:{source}?")
 
@@ -259,7 +317,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def deliver(
-    target: str | None, content: Callable[[], Any], text: "Callable[[], str | Report]", *, verbose: bool = False
+    target: str | None, content: Callable[[], Any], text: "Callable[[], str | Report | Card]", *, verbose: bool = False
 ) -> None:
     """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
     if target:

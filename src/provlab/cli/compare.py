@@ -7,8 +7,8 @@ from provlab.cli import arguments as common
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
-    parser.add_argument("b", help="the other model")
+    common.add_model(parser, "a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    common.add_model(parser, "b", help="the other model")
     common.add_verbose(parser)
     common.add_json(parser)
     common.add_statistics(parser)

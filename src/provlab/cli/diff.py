@@ -12,8 +12,8 @@ from provlab.files import atomic_file
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
-    parser.add_argument("b", help="the other model, of the same tokenizer")
+    common.add_model(parser, "a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    common.add_model(parser, "b", help="the other model, of the same tokenizer")
     parser.add_argument(
         "--text",
         metavar="FILE",
@@ -23,7 +23,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompt", metavar="FILE", help="inputs are what follows this text, in the chat template if any"
     )
-    parser.add_argument(
+    common.add_model(
+        parser,
         "--reference",
         action="append",
         metavar="MODEL",

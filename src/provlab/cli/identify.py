@@ -8,7 +8,7 @@ from provlab.cli import shelf
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("model", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
+    common.add_model(parser, "model", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
     shelf.add_shelf(parser)
     common.add_verbose(parser)
     common.add_json(parser)

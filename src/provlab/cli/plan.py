@@ -10,17 +10,26 @@ from provlab import statistics as registry
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 from provlab.plots.numbers import format_duration as duration
+from provlab.report.card import OPEN, QUIET, Card
 
 if TYPE_CHECKING:
     from provlab.engine.memory import Budget
     from provlab.planning.diff import Work
     from provlab.planning.sketch import Sketch
     from provlab.planning.study import Estimate
+    from provlab.report.card import Card
+
+#: what the times of a plan rest on
+_RATES = (
+    "rates measured just now: the lower time is for rows without a common direction, the upper one for rows that share "
+    "strong ones"
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
+    common.add_model(
+        parser,
         "models",
         nargs="+",
         help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",
@@ -63,7 +72,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     rates = measure_rates(seed=options.seed)
     estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
     numbers = _numbers(sketch, estimated, budget)
-    common.deliver(arguments.json, lambda: numbers, lambda: _as_text(estimated, numbers))
+    common.deliver(arguments.json, lambda: numbers, lambda: _card(estimated, numbers))
     return 0
 
 
@@ -94,9 +103,10 @@ def _numbers(sketch: "Sketch", estimated: "Estimate", budget: "Budget") -> dict[
     }
 
 
-def _as_text(estimated: "Estimate", numbers: dict[str, Any]) -> str:
-    """Lay the plan out as a table."""
+def _card(estimated: "Estimate", numbers: dict[str, Any]) -> "Card":
+    """The time, memory and bytes to fetch in a sentence, all numbers below it."""
     from provlab.engine.memory import gigabytes
+    from provlab.report.views import Table
 
     def span(seconds: Sequence[float]) -> str:
         return " to ".join(map(duration, seconds))
@@ -123,15 +133,18 @@ def _as_text(estimated: "Estimate", numbers: dict[str, Any]) -> str:
         "  compare without matching": duration(estimated.others),
         "  assign": span(estimated.assignments),
     }
-    return "\n".join(
-        [
-            *(f"{name:<28}{text}" for name, text in rows.items()),
-            *(f"no estimate of the time of {name}; its bytes and memory are counted" for name in estimated.left_out),
-            *(f"does not fit: {reason}" for reason in numbers["does_not_fit"]),
-            "Estimated from rates measured just now: the lower time is for rows without a common direction, the upper "
-            "one for rows that share strong ones.",
-        ]
+    to_fetch = sum(numbers["bytes_to_fetch"].values())
+    answer = (
+        f"{len(numbers['models']):,} models: {duration(estimated.seconds[1])} at most with {where}, "
+        f"{gigabytes(numbers['peak'])} of memory, {gigabytes(to_fetch) if to_fetch else 'nothing'} to fetch."
     )
+    remarks = [
+        *(("no time", f"none is known of {name}; its bytes and memory are counted") for name in estimated.left_out),
+        *(("too large", f"does not fit: {reason}") for reason in numbers["does_not_fit"]),
+        ("from", _RATES),
+        ("beside it", "the start of a command, 2 s, and 7 s where models are run"),
+    ]
+    return Card(answer, OPEN if numbers["does_not_fit"] else QUIET, [Table(("", ""), list(rows.items()))], remarks)
 
 
 def _plan_diff(arguments: argparse.Namespace) -> int:
@@ -151,35 +164,44 @@ def _plan_diff(arguments: argparse.Namespace) -> int:
         name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()
     }
     numbers = {name: asdict(work) for name, work in works.items()}
-    common.deliver(arguments.json, lambda: numbers, lambda: _diff_as_text(works, length, dtype, rates.threads))
+    common.deliver(arguments.json, lambda: numbers, lambda: _diff_card(works, length, dtype, rates.threads))
     return 0
 
 
-def _diff_as_text(works: "dict[str, Work]", length: int, dtype: str, threads: float) -> str:
-    """Lay it out as a table, a model to a line."""
+def _diff_card(works: "dict[str, Work]", length: int, dtype: str, threads: float) -> "Card":
+    """The time and memory in a sentence, and a model to a line."""
     from provlab.engine.memory import gigabytes
     from provlab.planning import diff
+    from provlab.report.views import Table
 
     def total(kind: str) -> float:
         return sum(getattr(work, kind) for work in works.values())
 
-    lines = [f"{'':<24}{'parameters':>16}{'sequences':>11}{'tokens':>14}{'CPU time':>16}{'on a GPU':>14}"]
-    for name, work in works.items():
-        lines.append(
-            f"{name:<24}{work.parameters:>16,}{work.written + work.judged:>11,}{work.tokens:>14,}"
-            f"{duration(work.cpu_seconds):>16}{duration(work.gpu_seconds):>14}"
+    rows = [
+        (
+            name,
+            f"{work.parameters:,}",
+            f"{work.written + work.judged:,}",
+            f"{work.tokens:,}",
+            duration(work.cpu_seconds),
+            duration(work.gpu_seconds),
         )
+        for name, work in works.items()
+    ]
+    table = Table(("model", "parameters", "sequences", "tokens", "CPU time", "on a GPU"), rows, right=range(1, 6))
     memory = int(total("weights")) + max(work.held for work in works.values())
     cpu, exchange = (duration(total(kind) / threads) for kind in ("cpu_seconds", "exchange_cpu_seconds"))
-    return "\n".join(
-        [
-            *lines,
-            f"memory                  {gigabytes(memory)} with both models in {dtype}, beside the libraries",
-            f"time, estimated         {cpu} on this machine's cores, {duration(total('gpu_seconds'))} on one GPU",
-            f"replica exchange        {exchange} and {duration(total('exchange_gpu_seconds'))} for each "
-            f"{diff.EXCHANGE_STEPS:,} steps, if asked for",
-            f"Inputs of {length} tokens; sequences are written and judged, the judged ones at most. CPU time from "
-            f"rates measured just now; the GPU is assumed to reach {diff.GPU_PRODUCT / 1e12:.0f} TFLOP/s and to "
-            f"read {diff.GPU_READ / 1e12:g} TB/s.",
-        ]
+    answer = (
+        f"{cpu} on this machine's cores, or {duration(total('gpu_seconds'))} on one GPU; {gigabytes(memory)} of memory "
+        f"with both models in {dtype}."
     )
+    exchanging = f"{exchange} and {duration(total('exchange_gpu_seconds'))} more for each {diff.EXCHANGE_STEPS:,} steps"
+    gpu = f"a GPU is assumed to reach {diff.GPU_PRODUCT / 1e12:.0f} TFLOP/s and to read {diff.GPU_READ / 1e12:g} TB/s"
+    remarks = [
+        ("exchange", f"{exchanging} of replica exchange, if asked for"),
+        (
+            "from",
+            f"inputs of {length} tokens, written and judged, the judged ones at most; rates measured just now; {gpu}",
+        ),
+    ]
+    return Card(answer, body=[table], remarks=remarks)

@@ -18,26 +18,32 @@ COLOURS = {card.RELATED: "bold red", card.OPEN: "bold yellow", card.QUIET: "bold
 MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 _PIPE = 100  # columns where no terminal says how many it has
 _BAR = 16  # columns of a bar
+_FILLED = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)  # cells are filled up to their width, also in colour
+_GAP = 2  # columns between two of a table
 
 
-def show(report: views.Report, *, verbose: bool = False) -> None:
-    """Print a report on standard output; in colour where that is a terminal and NO_COLOR is not set."""
+def show(shown: views.Report | card.Card, *, verbose: bool = False) -> None:
+    """Print a card, or that of a report, on standard output; with `verbose` all of the report.
+
+    In colour where that is a terminal and NO_COLOR is not set.
+    """
     from rich.console import Console
     from rich.text import Text
 
     width = shutil.get_terminal_size((_PIPE, 24)).columns
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
-        if verbose:
-            console.print(Text(report.title(), style="bold"))
-            _all(console, report.parts())
+        if verbose and isinstance(shown, views.Report):
+            console.print(Text(shown.title(), style="bold"))
+            _all(console, shown.parts())
         else:
-            shown = report.card()
-            console.print(Text(shown.answer, style=COLOURS[shown.tone]))
-            _all(console, shown.body)
-            console.print()
-            console.print(_labelled([*shown.remarks, MORE]))
-    sys.stdout.write(re.sub(r" +$", "", captured.get(), flags=re.MULTILINE))  # cells are filled up to their width
+            first, more = (shown, []) if isinstance(shown, card.Card) else (shown.card(), [MORE])
+            console.print(Text(first.answer, style=COLOURS[first.tone]))
+            _all(console, first.body)
+            if remarks := [*first.remarks, *more]:
+                console.print()
+                console.print(_labelled(remarks))
+    sys.stdout.write(_FILLED.sub(r"\1", captured.get()))
 
 
 def _all(console: "Console", parts: Sequence["str | views.Table | views.Listed | card.Branch"]) -> None:
@@ -60,15 +66,27 @@ def _table(console: "Console", table: views.Table) -> "RenderableType":
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    drawn = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_header=any(table.header))
+    longest = _longest_words(table)
+    whole = sum(longest) + _GAP * (len(longest) - 1) <= console.width  # else some word must break
     for i, name in enumerate(table.header):
         right = i in table.right
-        drawn.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
+        least = longest[i] if whole else None
+        drawn.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold", min_width=least)
     for row in table.rows:
         drawn.add_row(
             *(_bar(cell, console.options.ascii_only) if isinstance(cell, card.Bar) else Text(cell) for cell in row)
         )
     return drawn
+
+
+def _longest_words(table: views.Table) -> list[int]:
+    """Letters that each column needs so that no word of it breaks."""
+    columns = zip(*[table.header, *table.rows], strict=True)
+    return [
+        max(_BAR if isinstance(cell, card.Bar) else max(map(len, cell.split()), default=0) for cell in column)
+        for column in columns
+    ]
 
 
 def _bar(bar: card.Bar, in_ascii: bool) -> "RenderableType":

@@ -11,7 +11,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     what = "add fingerprints of models, list them all, show what is kept of some, or remove some"
     parser.add_argument("action", choices=["add", "list", "show", "remove"], help=what)
-    parser.add_argument("models", nargs="*", help="zoo:NAME, checkpoint folders, or hub ids org/name[@revision]")
+    common.add_model(parser, "models", nargs="*", help="zoo:NAME, checkpoint folders, or hub ids org/name[@revision]")
     add_shelf(parser)
     parser.set_defaults(command=_shelf)
 

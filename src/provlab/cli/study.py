@@ -11,8 +11,8 @@ from provlab.errors import InputError
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument(
-        "models", nargs="+", help="as for compare; zoo:* stands for the Llama tree of the embedded models"
+    common.add_model(
+        parser, "models", nargs="+", help="as for compare; zoo:* stands for the Llama tree of the embedded models"
     )
     common.add_verbose(parser)
     common.add_json(parser)

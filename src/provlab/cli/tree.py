@@ -4,14 +4,20 @@ import argparse
 import sys
 
 from provlab.cli import arguments as common
+from provlab.cli.completion import completed, statistics
 from provlab.engine.store import Store
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.add_argument("models", nargs="+", help="as for study")
-    parser.add_argument("--outgroup", metavar="MODEL", help="one of them, known to have parted first from its family")
-    parser.add_argument("--statistic", default="phi_u", metavar="NAME", help="it joins families (default: phi_u)")
+    common.add_model(parser, "models", nargs="+", help="as for study")
+    common.add_model(
+        parser, "--outgroup", metavar="MODEL", help="one of them, known to have parted first from its family"
+    )
+    joins = parser.add_argument(
+        "--statistic", default="phi_u", metavar="NAME", help="it joins families (default: phi_u)"
+    )
+    completed(joins, statistics)
     parser.add_argument("--seed", type=int, default=0, help="seed of ties (default: 0)")
     parser.add_argument("--memory", metavar="SIZE", help="memory to use, such as 8GB (default: most that is free)")
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")

@@ -3,17 +3,19 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provlab.errors import EvidenceError
+from provlab.cli import arguments as common
+from provlab.errors import EvidenceError, InputError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("folder", help="one that --report of compare, tree or diff wrote")
-    parser.add_argument(
-        "--models", nargs="+", default=(), metavar="MODEL",
+    common.add_model(
+        parser, "--models", nargs="+", default=(), metavar="MODEL",
         help="where the models lie, in the report's order (default: where it found them)",
     )  # fmt: skip
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
@@ -21,16 +23,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from provlab.attest.folder import read, verify
+    if not Path(arguments.folder).is_dir():
+        raise InputError(f"{arguments.folder} is no folder here; give one that --report of compare, tree or diff wrote")
+    from provlab.attest.folder import recompute
+    from provlab.cli.screen import show
 
-    folder = Path(arguments.folder)
     try:
-        print(verify(folder, arguments.models, allow_pickle=arguments.allow_pickle))
-        if "outcome" in (result := read(folder)["result"]):
-            print(f"It confirms: {' and '.join(model['source'] for model in result['models'])}: {result['outcome']}.")
+        agrees, result = recompute(Path(arguments.folder), arguments.models, allow_pickle=arguments.allow_pickle)
     except EvidenceError as error:
         print(f"provlab: refused: {error}", file=sys.stderr)
         return 1
+    confirmed = result.card()
+    mind = [("verify", sentence) for sentence in agrees[1:]]
+    body = [f"It confirms: {confirmed.answer}", *confirmed.body]
+    show(replace(confirmed, answer=f"{agrees[0]}.", body=body, remarks=[*mind, *confirmed.remarks]))
     return 0
 
 

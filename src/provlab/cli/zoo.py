@@ -5,26 +5,38 @@ import fnmatch
 
 from provlab import zoo
 from provlab.cli.arguments import Parser
+from provlab.cli.completion import completed
 from provlab.errors import InputError, nearest
+from provlab.report.card import Card
+from provlab.zoo import scheme
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
     listing = actions.add_parser("list", help="list names, parents, and what is built")
-    listing.add_argument("pattern", nargs="?", default="*", help="only names such as oak-* (default: all)")
+    pattern = listing.add_argument("pattern", nargs="?", default="*", help="only names such as oak-* (default: all)")
     building = actions.add_parser("build", help="train the models that are not built yet")
-    building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
+    names = building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
     building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
-    for action in (listing, building):
-        action.add_argument(
+    for parser in (listing, building):
+        parser.add_argument(
             "--edition", default=None, help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)"
         )
+    for action in (pattern, names):
+        completed(action, lambda *_: _names())
     listing.set_defaults(command=_list)
     building.set_defaults(command=_build, goes_on=True)
 
 
+def _names() -> list[str]:
+    return scheme.names()
+
+
 def _list(arguments: argparse.Namespace) -> int:
+    from provlab.cli.screen import show
+    from provlab.report.views import Table
+
     edition = arguments.edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
     suffix = "" if edition == "default" else f"@{edition}"
@@ -32,16 +44,22 @@ def _list(arguments: argparse.Namespace) -> int:
     if not names:
         hint = nearest(arguments.pattern.removeprefix("zoo:"), recipes)
         raise InputError(f"no zoo model is called {arguments.pattern}{hint or '; provlab zoo list names all'}")
-    print(f"{'model':<28}{'parent':<22}{'kind':<12}{'collection':<14}{'steps':>6}  built")
-    for name in names:
-        recipe = recipes[name]
-        print(
-            f"{'zoo:' + name + suffix:<28}{recipe.parent or '-':<22}{recipe.kind:<12}{recipe.collection:<14}"
-            f"{recipe.own_steps:>6}  {'no' if made[name] is None else 'yes'}"
-        )
     built = sum(made[name] is not None for name in names)
     such = "" if len(names) == len(made) else f" that match {arguments.pattern}"
-    print(f"{built} of {len(names)} models{such} of the edition {edition} are built")
+    rows = [
+        (
+            f"zoo:{name}{suffix}",
+            recipe.parent or "-",
+            recipe.kind,
+            recipe.collection,
+            str(recipe.own_steps),
+            "no" if made[name] is None else "yes",
+        )
+        for name, recipe in ((name, recipes[name]) for name in names)
+    ]
+    table = Table(("model", "parent", "kind", "group", "steps", "built"), rows, right=(4,))
+    answer = f"{built} of {len(names)} models{such} of the edition {edition} are built"
+    show(Card(f"{answer}.", body=[table]))
     return 0
 
 

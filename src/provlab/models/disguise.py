@@ -70,23 +70,28 @@ class Disguise:
     loss: float | None = None
     loss_before: float | None = None
 
-    def __str__(self) -> str:
-        """Say what was done, a line for each thing that was checked."""
-        lines = [f"{self.folder}: {'+'.join(self.applied)}"]
-        lines += [f"left out {name}: {why}" for name, why in self.refused.items()]
-        if self.difference_saved is None:
-            lines.append(
-                "lossy: outputs are others" + ("" if self.loss is not None else "; no text to measure the loss on")
-            )
-        else:
-            lines.append(
-                f"exact: outputs up to {self.scale:.3g} differ by {self.difference:.1e} in float64, "
-                f"by {self.difference_saved:.1e} as saved"
+    def facts(self) -> list[tuple[str, str]]:
+        """Return a label and a sentence of each thing that was checked."""
+        facts = [("left out", f"{name}: {why}") for name, why in self.refused.items()]
+        if self.difference_saved is not None:
+            facts.append(
+                (
+                    "proof",
+                    f"outputs up to {self.scale:.3g} differ by {self.difference:.1e} in float64, and by "
+                    f"{self.difference_saved:.1e} as saved",
+                )
             )
         if self.loss is not None and self.loss_before is not None:
-            lines.append(f"loss on held-out text {self.loss_before:.3f} before, {self.loss:.3f} after (nats a token)")
-        lines.append(f"parameters: {self.growth:.2f} of the original's")
-        return "\n".join(lines)
+            words = f"{self.loss_before:.3f} nats a token on held-out text before, {self.loss:.3f} after"
+            facts.append(("loss", words))
+        elif self.difference_saved is None:
+            facts.append(("loss", "not measured, without a text"))
+        return [*facts, ("size", f"{self.growth:.2f} times the parameters of the original")]
+
+    def __str__(self) -> str:
+        """Say what was done, a line for each thing that was checked."""
+        lines = [f"{label}: {sentence}" for label, sentence in self.facts()]
+        return "\n".join([f"{self.folder}: {'+'.join(self.applied)}", *lines])
 
 
 def disguise(

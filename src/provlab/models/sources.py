@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote
 
-from provlab.errors import CheckpointError
+from provlab.errors import CheckpointError, nearest
 
 # the address of a model's page on the hub, and perhaps of one of its revisions
 _PAGE = re.compile(
@@ -36,6 +36,8 @@ def plain(source: str | Path) -> str | Path:
 def unknown(scheme: str, name: str, known: Iterable[str]) -> CheckpointError:
     """Return the error for a scheme that nothing resolves."""
     names = ", ".join(f"{name}:NAME" for name in sorted(known)) or "none"
+    if hint := nearest(scheme, known):
+        return CheckpointError(f"{scheme}:{name}: there is no scheme {scheme!r}{hint.removesuffix('?')}:{name}?")
     return CheckpointError(
         f"{scheme}:{name}: unknown scheme {scheme!r}; known are {names}; a hub id is written org/name, a folder ./name"
     )

@@ -51,11 +51,21 @@ class Card:
     remarks: Sequence[tuple[str, str]] = field(default=())
 
 
+def cut(text: str, length: int) -> str:
+    """Shorten a text to so many characters, between words where it has any that fit."""
+    shortened = shorten(text, length, placeholder=" ...")
+    return text[: length - 4] + " ..." if shortened.strip() == "..." else shortened
+
+
 def in_short(sentences: Sequence[str], length: int = 132) -> str:
-    """As many of these sentences as fit, and how many more there are; one that is too long is cut between words."""
+    """As many of these sentences as fit, and how many more there are.
+
+    A sentence says its reason last, so the first stands whole, even if it is up to twice as long; beyond that, as the
+    reason that a library gave may be, it is cut between words.
+    """
     for n in range(len(sentences), 0, -1):
         more = f" ({len(sentences) - n} more: -v)" if n < len(sentences) else ""
         text = "".join(f"{one}{' ' if one.endswith('.') else '; '}" for one in sentences[:n]).rstrip("; ") + more
-        if len(text) <= length or n == 1:
-            return text if len(text) <= length else shorten(sentences[0], length - len(more), placeholder=" ...") + more
-    return ""
+        if len(text) <= length or (n == 1 and len(text) <= 2 * length):
+            return text
+    return cut(sentences[0], length - len(more)) + more if sentences else ""

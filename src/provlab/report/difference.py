@@ -18,7 +18,7 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
 from provlab.plots.numbers import format_interval
 from provlab.report import views
-from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
+from provlab.report.card import OPEN, QUIET, RELATED, Card, cut, in_short
 from provlab.report.items import items_json, items_table, items_words
 from provlab.report.outputs import (
     INPUT,
@@ -435,7 +435,7 @@ class Difference(views.Report):
             ((side, line) for side, output in zip("AB", self.outputs, strict=True) for line in output.lines),
             key=lambda pair: -pair[1].nats,
         )
-        rows = [(side, f"{line.nats:.1f}", line.example.text[:_LONGEST]) for side, line in lines[:_SHOWN]]
+        rows = [(side, f"{line.nats:.1f}", cut(line.example.text, _LONGEST)) for side, line in lines[:_SHOWN]]
         table = views.Table(("written by", "nats", "what the other disputes most"), rows, right=(1,))
         remarks = [*((label, f"{words}.") for label, words in parts.items()), ("mind", in_short(self.remedies(), 210))]
         a, b = (model["source"] for model in self.models)

@@ -125,7 +125,11 @@ class Options:
             if not whole and (name, value) != ("units", None):
                 raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
         if self.dtype not in DTYPES:
-            raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}")
+            meant = {"fp": "float", "bf": "bfloat", "f": "float"}
+            digits = str(self.dtype).lower().lstrip("abcdefghijklmnopqrstuvwxyz_.")
+            name = meant.get(str(self.dtype).lower().removesuffix(digits), "") + digits
+            hint = f"; did you mean {name}?" if name in DTYPES else ""
+            raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}{hint}")
         if not _elsewhere.get():
             _check_device(self.device)
 

@@ -9,7 +9,7 @@ from provlab.errors import ParameterError, ProvlabError
 from provlab.zoo.build import locate
 from provlab.zoo.recipes import Recipe, named
 
-__all__ = ["check", "expand", "locate", "parent", "prepare", "recipe_of", "recipes_of", "text", "tree_order"]
+__all__ = ["check", "expand", "locate", "names", "parent", "prepare", "recipe_of", "recipes_of", "text", "tree_order"]
 
 
 def expand(name: str) -> list[str]:
@@ -29,10 +29,15 @@ def check(name: str) -> None:
         named(model, recipes)
 
 
-def prepare(names: Sequence[str]) -> None:
+def names() -> list[str]:
+    """All models of the default edition, or of the one in ``$PROVLAB_ZOO_EDITION``."""
+    return list(recipes_of(""))
+
+
+def prepare(models: Sequence[str]) -> None:
     """Train the models among these that are not there yet, on all cores; opened one by one they would use one."""
     by_edition: dict[str, list[str]] = {}
-    for name, _, edition in (name.partition("@") for name in names):
+    for name, _, edition in (name.partition("@") for name in models):
         by_edition.setdefault(edition or zoo.default_edition(), []).append(name)
     for edition, models in by_edition.items():
         with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened

@@ -31,4 +31,6 @@ def _claims(arguments: argparse.Namespace) -> int:
     store = Results(Path(arguments.results)) if arguments.results else Results(provenance.results_root()).current()
     rows = claims.evaluate(store)
     common.deliver(arguments.json, lambda: rows, lambda: claims.as_text(rows, verbose=arguments.verbose))
+    if arguments.json != "-" and next(store.experiments(), None) is None:
+        print("\nNo reproduction left records here: make reproduce (PROFILE=smoke is quicker).")
     return 0

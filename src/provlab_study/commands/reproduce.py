@@ -21,7 +21,7 @@ CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.epilog = "example: provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)"
+    parser.offer_example("provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)")
     parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
     parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
     parser.add_argument("--force", action="store_true", help="run all of them again")

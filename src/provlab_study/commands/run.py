@@ -4,22 +4,25 @@ import argparse
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from textwrap import fill
+from shutil import get_terminal_size
+from textwrap import wrap
 
 from provlab import plugins, provenance
 from provlab.cli import arguments as common
+from provlab.cli.completion import completed, models
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
-    parser.epilog = "example: provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1"
-    parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
+    parser.offer_example("provlab run llama_tree -p models=zoo:oak,zoo:oak-chat,zoo:elm -p seed=1")
+    notebook = parser.add_argument("notebook", nargs="?", help="its name in notebooks/, or a path")
+    completed(notebook, lambda *_: _stems("notebooks", "ipynb"), files=True)
     parser.add_argument(
         "--list", action="store_true", help="list all notebooks, or the parameters of the one that is named, and stop"
     )
-    parser.add_argument(
+    given = parser.add_argument(
         "-p",
         "--parameter",
         action="append",
@@ -27,13 +30,34 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a parameter; may be repeated; lists may be a,b",
     )
-    parser.add_argument(
+    completed(given, _assignments)
+    profile = parser.add_argument(
         "--profile", metavar="NAME", help="with what notebooks/profiles/NAME.yml gives it; -p stands above that"
     )
+    completed(profile, lambda *_: _stems("notebooks/profiles", "yml"))
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="where the executed notebook goes (default: below _results/)"
     )
     parser.set_defaults(command=_run)
+
+
+def _stems(folder: str, ending: str) -> list[str]:
+    """Names of the files of one kind in a folder of the project."""
+    return sorted(path.stem for path in (provenance.project_root() / folder).glob(f"*.{ending}"))
+
+
+def _assignments(given: argparse.Namespace, begun: str) -> list[str]:
+    """``NAME=`` of each parameter of the notebook that is named; behind the sign models, where it takes some."""
+    from provlab_study.publishing.parameters import parameters_of
+
+    path = provenance.project_root() / "notebooks" / f"{Path(given.notebook or '').stem}.ipynb"
+    taken = parameters_of(path) if path.is_file() else {}
+    name, equals, value = begun.partition("=")
+    if not equals:
+        return [f"{name}=" for name in taken]
+    before, comma, last = value.rpartition(",")
+    takes_models = name in taken and "zoo:" in taken[name].default
+    return [f"{name}={before}{comma}{model}" for model in models(given, last)] if takes_models else []
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -52,7 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     path = runner.find_notebook(arguments.notebook)
     parameters = declared.assigned(path, arguments.parameter)
     if arguments.profile is not None:
-        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{arguments.profile}.yml")
+        plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{Path(arguments.profile).stem}.yml")
         parameters = plan.parameters_of(path.stem) | parameters
     if "profile" in declared.parameters_of(path):
         parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction
@@ -84,14 +108,25 @@ def _of_all() -> str:
         raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
     plans = [Plan.read(path) for path in (folder / "profiles").glob("*.yml")]
     minutes = {item["notebook"]: item["minutes"] for plan in plans for item in plan.experiments if "minutes" in item}
-    lines = []
+    lines = _wrapped(f"{len(paths)} pages; provlab run NAME --list has the parameters of one.")
     for path in paths:
         own = "takes your models" if any("zoo:" in item.default for item in parameters_of(path).values()) else ""
         took = f"{minutes[path.stem]:g} min" if path.stem in minutes else ""
-        lines.append(f"{path.stem}  ({', '.join(filter(None, [took, own]))})".replace("  ()", ""))
-        lines.append(fill(_first_sentence(path), 76, initial_indent="    ", subsequent_indent="    "))
-    lines.append("provlab run NAME --list has the parameters of one.")
+        title, sentence = _title_and_sentence(path)
+        about = f" ({', '.join(filter(None, [took, own]))})" if took or own else ""
+        lines += ["", *_wrapped(f"{path.stem}: {title}{about}"), *_wrapped(sentence, set_in=4)]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, set_in: int = 0) -> list[str]:
+    """Lines of a text at the terminal's width, words whole."""
+    return wrap(
+        text,
+        get_terminal_size((100, 24)).columns,
+        initial_indent=" " * set_in,
+        subsequent_indent=" " * (set_in or 4),
+        break_on_hyphens=False,
+    )
 
 
 def _of_one(name: str) -> str:
@@ -104,16 +139,19 @@ def _of_one(name: str) -> str:
     for parameter in parameters_of(path).values():
         kind = f": {parameter.kind}" if parameter.kind else ""
         lines.append(f"{parameter.name}{kind} = {parameter.default}")
-        lines.append(fill(parameter.help, 76, initial_indent="    ", subsequent_indent="    "))
+        lines += _wrapped(parameter.help, set_in=4)
     return "\n".join([path.stem, *filter(None, lines)])
 
 
-def _first_sentence(path: Path) -> str:
-    """Return the finding under a notebook's title, without its markup."""
+def _title_and_sentence(path: Path) -> tuple[str, str]:
+    """Return a notebook's title, and the first sentence of the finding under it, without their markup."""
     import re
 
     from provlab_study.publishing.parameters import readable
 
-    paragraphs = readable(path).cells[0].source.split("\n\n")[1:]
-    text = re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", paragraphs[0] if paragraphs else "")
-    return re.split(r"(?<=[.:]) ", " ".join(text.split()))[0]
+    def plain(text: str) -> str:
+        return " ".join(re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", text).split())
+
+    title, *paragraphs = readable(path).cells[0].source.split("\n\n")
+    finding = plain(paragraphs[0]) if paragraphs else ""
+    return plain(title).lstrip("# "), re.split(r"(?<=[.?]) ", finding)[0]

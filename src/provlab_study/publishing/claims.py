@@ -11,6 +11,7 @@ from dataclasses import asdict, replace
 from datetime import date
 from importlib import import_module, resources
 from shutil import get_terminal_size
+from textwrap import shorten, wrap
 from typing import Any, cast
 
 import yaml
@@ -166,7 +167,7 @@ def as_row(claim: Mapping[str, Any], judged: Verdict, experiment: Mapping[str, A
 def _kept(claim: Mapping[str, Any], experiment: Mapping[str, Any] | None) -> Verdict:
     """The judgement that a page kept."""
     if experiment is None:
-        return Verdict(NOT_RUN, "", f"run it: provlab run {claim['experiment']}")
+        return Verdict(NOT_RUN, "", f"make reproduce runs its page, {claim['experiment']}")
     if claim["id"] not in (judgements := experiment.get("judgements", {})):  # none before pages judged
         return Verdict(NOT_RUN, "", "its page kept no judgement of it: run its page again")
     return Verdict(**judgements[claim["id"]])
@@ -191,15 +192,19 @@ def same_records(claim: Mapping[str, Any]) -> str:
 
 def as_text(rows: list[dict[str, Any]], *, verbose: bool = False) -> str:
     """The scoreboard for a terminal: counts, then every claim, in one line each unless `verbose`."""
-    lines = [f"{len(rows)} claims: {counted(rows)}", ""]
+    width = get_terminal_size((100, 24)).columns
+    lines = [*wrap(f"{len(rows)} claims: {counted(rows)}", width), ""]
     for row in rows:
-        lines.append(f"{row['id']:<4}{words(row['status']):<18} {row['statement']}")
+        head = f"{row['id']:<4}{words(row['status']):<18} "
         if not verbose:
-            width = get_terminal_size().columns
-            lines[-1] = lines[-1] if len(lines[-1]) <= width else f"{lines[-1][: width - 4]} ..."
+            lines.append(head + shorten(row["statement"], width - len(head), placeholder=" ..."))
             continue
+        lines += wrap(head + row["statement"], width, subsequent_indent=" " * len(head), break_on_hyphens=False)
         details = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
         details |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}
         details |= {"why": "" if row["status"] == HOLDS else row["why"], "records": same_records(row)}
-        lines += [f"            {name:<12} {text}" for name, text in details.items() if text]
+        for name, text in details.items():
+            if text:
+                label = f"            {name:<12} "
+                lines += wrap(f"{label}{text}", width, subsequent_indent=" " * len(label), break_on_hyphens=False)
     return "\n".join(lines)

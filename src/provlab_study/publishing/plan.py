@@ -20,10 +20,10 @@ import nbformat
 import yaml
 from tqdm import tqdm
 
-from provlab import schema, zoo
-from provlab.errors import ParameterError, one_line
+from provlab import provenance, schema, zoo
+from provlab.errors import ParameterError, nearest, one_line
 from provlab.files import digest
-from provlab.machine import end_with_parent
+from provlab.machine import stoppable, work_for_parent
 from provlab.zoo.recipes import Recipe, collection
 from provlab_study.publishing.experiment import checked_profile, is_stored
 from provlab_study.publishing.parameters import checked
@@ -89,8 +89,12 @@ class Plan:
         try:
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
-            others = ", ".join(sorted(p.stem for p in path.parent.glob("*.yml"))) or "none"
-            raise ParameterError(f"there is no plan {path}; beside it there are: {others}") from error
+            named = provenance.project_root() / "notebooks" / "profiles" / f"{path.stem}.yml"
+            if named.exists():
+                raise ParameterError(f"there is no plan {path}; did you mean {named}?") from error
+            others = sorted(p.stem for p in path.parent.glob("*.yml"))
+            hint = nearest(path.stem, others) or f"; beside it there are: {', '.join(others) or 'none'}"
+            raise ParameterError(f"there is no plan {path}{hint}") from error
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise ParameterError(f"{path} is no plan that can be read ({one_line(error)})") from error
         schema.check_keys(str(path), content, _PLAN, required=("profile", "experiments"))
@@ -241,6 +245,12 @@ class _Task:
         return time.monotonic() - started
 
 
+def _in_a_process(task: _Task) -> float:
+    """Run a task in a process that works for this one."""
+    with stoppable():
+        return task.run()
+
+
 def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
     """Run notebooks, at most `jobs` at a time; if there are several, the longest first, each from its own process."""
     if jobs == 1 or len(tasks) < 2:
@@ -252,8 +262,8 @@ def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
     tasks = sorted(tasks, key=lambda task: -task.minutes)
     say(f"{len(tasks)} notebooks to run, {jobs} at a time")
     bar = tqdm(total=len(tasks), desc="notebooks", unit="notebook", leave=False, disable=not sys.stderr.isatty())
-    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), end_with_parent) as pool:
-        left = {pool.submit(task.run): task for task in tasks}
+    with bar, ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), work_for_parent) as pool:
+        left = {pool.submit(_in_a_process, task): task for task in tasks}
         begun: dict[str, float] = {}
         try:
             while left:

@@ -103,7 +103,7 @@ def test_of_an_empty_store_nothing_was_run(tmp_path):
     assert [row["id"] for row in rows] == IDS
     assert {row["status"] for row in rows} == {"not run"}
     assert all(row["why"] and row["ours"] == "" and row["profile"] is None for row in rows)
-    assert rows[3]["why"] == "run it: provlab run llama_tree"
+    assert rows[3]["why"] == "make reproduce runs its page, llama_tree"
     json.dumps(rows, allow_nan=False)
     text = claims.as_text(rows)
     assert text.startswith(

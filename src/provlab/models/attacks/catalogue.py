@@ -130,15 +130,14 @@ class Step:
         return cls(name, 0.0 if number is None else number.read(value, name) if equals else number.usual)
 
 
-def listing() -> str:
-    """Return the catalogue as text, an attack a line."""
+def listing() -> list[tuple[str, str, str]]:
+    """Return an attack a row: its name with the usual number, exact or lossy, and what it does, takes and costs."""
     rows = []
     for name, attack in CATALOGUE.items():
         number = f"={attack.number.usual:g}" if attack.number else ""
         notes = [attack.number.what] if attack.number else []
         notes += [f"of {' and '.join(attack.others)}"] if attack.others else []
         notes += [f"costs {attack.cost}"] if attack.cost != "nothing" else []
-        kind = "exact" if attack.exact else "lossy"
         note = f" ({'; '.join(notes)})" if notes else ""
-        rows.append(f"{name + number:<16}{kind}  {attack.does}{note}")
-    return "\n".join(rows)
+        rows.append((name + number, "exact" if attack.exact else "lossy", f"{attack.does}{note}"))
+    return rows

@@ -1,0 +1,84 @@
+"""Screens of 80 columns: each command answers first, nothing is wider than the terminal, and no word is broken."""
+
+import re
+
+import pytest
+
+from provlab.cli import COMMANDS
+
+WORDS = re.compile(r"[\w-]+")
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """A terminal of so many columns."""
+
+    def columns(width):
+        monkeypatch.setenv("COLUMNS", str(width))
+
+    return columns
+
+
+def widest(text):
+    return max(map(len, text.splitlines()))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "line", ["help", *(f"help {name}" for name in COMMANDS), "zoo list", "disguise --list", "run --list", "claims -v"]
+)
+def test_nothing_is_wider_than_the_terminal_and_words_are_whole(run, terminal, monkeypatch, tmp_path, line, width):
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path))
+    terminal(1000)
+    _, wide, _ = run(*line.split())
+    terminal(width)
+    status, out, _ = run(*line.split())
+    assert status == 0
+    assert widest(out) <= width
+    assert not re.search(r" $", out, re.MULTILINE)
+    assert {*WORDS.findall(out)} <= {*WORDS.findall(wide)}
+
+
+def test_answers_come_first(run, terminal):
+    terminal(80)
+    assert re.match(
+        r"\d+ attacks keep the outputs \(exact\), \d+ change them \(lossy\)\.\n", run("disguise", "--list")[1]
+    )
+    assert re.match(
+        r"\d+ of \d+ models of the edition smoke are built\.\n", run("zoo", "list", "--edition", "smoke")[1]
+    )
+    planned = " ".join(run("plan", "shape:llama-2-7b*2")[1].split())
+    assert re.match(r"2 models: .* at most with .* of memory, .* to fetch\. models 2 units of work", planned)
+    assert re.match(r".* on this machine's cores, or .* on one GPU; ", run("plan", "shape:llama-2-7b*2", "--diff")[1])
+    assert run("help", "compare")[1].splitlines()[:7] == [
+        "usage: provlab compare [options] a b",
+        "",
+        "Were two models trained independently? One sentence, the tests, and what would",
+        "fool them.",
+        "",
+        "example: provlab compare zoo:oak zoo:oak-chat --statistic phi_u",
+        "",
+    ]
+
+
+def test_a_disguise_says_what_it_keeps_and_what_to_ask(run, models, tmp_path, terminal):
+    terminal(80)
+    status, out, _ = run("disguise", models["base"], tmp_path / "new", "--with", "T2")
+    assert status == 0
+    words = " ".join(out.split())
+    assert words.startswith(f"{tmp_path / 'new'}: {models['base']} by T2, outputs unchanged. proof outputs up to")
+    assert words.endswith("says what is found")
+    assert widest(out) <= 80
+
+
+def test_a_word_that_fits_is_not_broken_where_another_column_could_be_narrower(run, terminal, capsys):
+    from provlab.cli.screen import show
+    from provlab.report.card import Card
+    from provlab.report.views import Table
+
+    terminal(60)
+    name = "an-organisation/a-model-of-some-size"
+    show(Card("Here.", body=[Table(("model", "what it does"), [(name, "says a few things " * 9)])]))
+    out = capsys.readouterr().out
+    assert name in out
+    assert widest(out) <= 60
