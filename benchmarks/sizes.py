@@ -35,7 +35,7 @@ from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
-from provlab.statistics.phi_anchor import Parts
+from provlab.statistics.phi_anchor import BlockUnits
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
@@ -262,7 +262,7 @@ def matched(names: Iterable[str], a: Mlps, b: Mlps, rng: np.random.Generator) ->
             read: list[Any] = [side.block(i) for _, side in sides]
             if name == "phi_anchor":
                 read = [
-                    Parts(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
+                    BlockUnits(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
                     for views, (model, side) in zip(read, sides, strict=True)
                 ]
             return get(name).compare_block(*read, i, options)

@@ -67,7 +67,7 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
     """
     from provlab.models.canonical import applied, merged
     from provlab.statistics.alive import living_rows
-    from provlab.statistics.phi_anchor import Parts
+    from provlab.statistics.phi_anchor import BlockUnits
 
     gate, up, down, seen_gate, seen_up = (
         getattr(networks, name)[pair, block] for name in ("gate", "up", "down", "seen_gate", "seen_up")
@@ -104,7 +104,7 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
         "phi_h": rows(by_all, up=hidden)[0],
         "phi_match": views,
         "phi_match_unsigned": views,
-        "phi_anchor": Parts(views, applied(by_all, writes, "down")[views[0].places]),
+        "phi_anchor": BlockUnits(views, applied(by_all, writes, "down")[views[0].places]),
         "phi_views": (*rows(by_weights, up=up, down=writes), tokens),
     }
 

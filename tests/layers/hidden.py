@@ -30,11 +30,11 @@ SLOW = {
 
 def trees(root: Path) -> dict[str, ast.Module]:
     """Syntax tree of each module below a folder, by its dotted name."""
-    found = {}
+    modules = {}
     for path in sorted(root.rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
-        found[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
-    return found
+        modules[".".join(parts).removesuffix(".__init__")] = ast.parse(path.read_text(encoding="utf-8"))
+    return modules
 
 
 def imports(node: ast.AST, *, inside: bool = False) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
@@ -58,12 +58,12 @@ def loaded(node: ast.Import | ast.ImportFrom, modules: Collection[str]) -> set[s
 
 def reached(start: Collection[str], top: Mapping[str, Collection[str]]) -> set[str]:
     """Modules and slow libraries that are loaded with these."""
-    found: set[str] = set()
+    modules: set[str] = set()
     waiting = set(start)
     while waiting:
-        found.add(module := waiting.pop())
-        waiting |= set(top.get(module, ())) - found
-    return found
+        modules.add(module := waiting.pop())
+        waiting |= set(top.get(module, ())) - modules
+    return modules
 
 
 def hidden(root: Path) -> tuple[list[str], int]:

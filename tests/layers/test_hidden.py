@@ -39,9 +39,9 @@ def test_a_planted_import_is_seen(tmp_path, code, faults):
         path = tmp_path / "ours" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    found, _ = hidden.hidden(tmp_path)
-    assert len(found) == faults
-    assert all(line.startswith("ours.planted:2: ") for line in found)
+    lines, _ = hidden.hidden(tmp_path)
+    assert len(lines) == faults
+    assert all(line.startswith("ours.planted:2: ") for line in lines)
 
 
 def test_a_slow_library_that_is_there_already_is_not_spared(tmp_path):

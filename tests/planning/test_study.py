@@ -13,7 +13,7 @@ from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.planning.laws import LAWS
-from provlab.planning.rates import Law, Rates, fit, measure_rates
+from provlab.planning.rates import PowerLaw, Rates, fit, measure_rates
 from provlab.planning.shapes import shape
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
@@ -30,8 +30,8 @@ RATES = Rates(
     call=0.0,
     permuted=1e8,
     divergence=1e7,
-    easy=Law(1000, 1.0, 2.0),
-    hard=Law(1000, 10.0, 2.0),
+    easy=PowerLaw(1000, 1.0, 2.0),
+    hard=PowerLaw(1000, 10.0, 2.0),
     cores=2,
 )
 

@@ -17,7 +17,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
 from provlab.statistics.base import Options
-from provlab.statistics.phi_anchor import Parts, along
+from provlab.statistics.phi_anchor import BlockUnits, along
 from provlab.statistics.two_views import Views
 
 STATISTICS = ["phi_match_unsigned", "phi_anchor"]
@@ -39,7 +39,7 @@ def test_units_spread_over_tilted_gates_are_found_and_strangers_are_not(attack, 
 
 
 def parts(gate, up, down, tokens=TOKENS):
-    return Parts(Views(unit_rows(gate.astype(np.float32)), unit_rows(up.astype(np.float32)), tokens), down)
+    return BlockUnits(Views(unit_rows(gate.astype(np.float32)), unit_rows(up.astype(np.float32)), tokens), down)
 
 
 def test_parts_of_a_unit_become_the_unit_again_whatever_their_signs():

@@ -168,7 +168,7 @@ def _written(model: Model) -> NDArray[np.float32]:
     assert rows is not None
     scale, mean = read(norm), read(f"{norm}_bias" if norm else None)
     spread = np.linalg.norm(rows if scale is None else rows * scale, axis=1)
-    middle = (0.0 if bias is None else bias) + (0.0 if mean is None else rows @ mean)
+    middle = (0.0 if bias is None else bias) + (0.0 if mean is None else rows @ mean)  # (units, width) @ (width,)
     nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
     inputs = np.asarray(middle)[..., None] + spread[:, None] * nodes  # (units, nodes)
     fires = np.sqrt(np.square(silu(inputs)) @ (weights / weights.sum()))  # GELU differs little
@@ -223,9 +223,11 @@ def _coordinates(rows: NDArray[np.float64], anchors: NDArray[np.float64]) -> NDA
     if not (len(rows) and len(anchors)):
         return np.zeros((len(rows), len(anchors)))
     few = len(anchors) <= anchors.shape[1]
+    # (m, m) or (d, d), the smaller
     values, vectors = np.linalg.eigh(anchors @ anchors.T if few else anchors.T @ anchors)
     values = np.maximum(values, 0)
-    root = (vectors / np.sqrt(values + _RIDGE * values.mean())) @ vectors.T
+    root = (vectors / np.sqrt(values + _RIDGE * values.mean())) @ vectors.T  # as many on either side
+    # (n, d) @ (d, m), with the root between
     return np.asarray(rows @ anchors.T @ root if few else rows @ root @ anchors.T)
 
 

@@ -56,7 +56,7 @@ def distances(rows: Sequence[Sequence[NDArray[np.float16]]]) -> tuple[Matrix, Ma
             flat = [array[start : min(start + _CHUNK, units)].ravel() for array in kind]
             some = np.stack([part / length for part, length in zip(flat, lengths, strict=True)])  # (n, numbers)
             norms = np.square(some).sum(axis=1)
-            squared += np.maximum(norms[:, None] + norms - 2 * some @ some.T, 0)
+            squared += np.maximum(norms[:, None] + norms - 2 * some @ some.T, 0)  # (n, numbers) @ (numbers, n)
             errors = [np.square(np.spacing(np.abs(part)).astype(np.float64)).sum() / 12 for part in flat]
             own = np.array(errors) / np.square(lengths)
             noise += own[:, None] + own

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from provlab import plugins
+from provlab.statistics import REGISTRY
 
 #: the variable by which a shell asks for words, and the line so far
 ASKED, LINE, POINT = "_ARGCOMPLETE", "COMP_LINE", "COMP_POINT"
@@ -76,6 +77,4 @@ def models(_: Namespace, begun: str) -> list[str]:
 
 def statistics(*_: object) -> list[str]:
     """Statistics and scores."""
-    from provlab.statistics import REGISTRY
-
     return list(REGISTRY)

@@ -10,6 +10,7 @@ from provlab.cli import arguments as common
 from provlab.cli.completion import completed
 from provlab.errors import InputError
 from provlab.models.checkpoint import Checkpoint
+from provlab.report.card import Card
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +51,6 @@ def _disguise(arguments: argparse.Namespace) -> int:
     from provlab.cli.screen import show
     from provlab.models.attacks import catalogue
     from provlab.models.disguise import disguise
-    from provlab.report.card import Card
     from provlab.report.views import Table
 
     if arguments.list:

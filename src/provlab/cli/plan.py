@@ -10,6 +10,7 @@ from provlab import statistics as registry
 from provlab.cli import arguments as common
 from provlab.errors import InputError
 from provlab.plots.numbers import format_duration as duration
+from provlab.report.card import OPEN, QUIET, Card
 
 if TYPE_CHECKING:
     from provlab.engine.memory import Budget
@@ -105,7 +106,6 @@ def _numbers(sketch: "Sketch", estimated: "Estimate", budget: "Budget") -> dict[
 def _card(estimated: "Estimate", numbers: dict[str, Any]) -> "Card":
     """The time, memory and bytes to fetch in a sentence, all numbers below it."""
     from provlab.engine.memory import gigabytes
-    from provlab.report.card import OPEN, QUIET, Card
     from provlab.report.views import Table
 
     def span(seconds: Sequence[float]) -> str:
@@ -174,7 +174,6 @@ def _diff_card(works: "dict[str, Work]", length: int, dtype: str, threads: float
     """The time and memory in a sentence, and a model to a line; `room` is what a limit leaves beside the libraries."""
     from provlab.engine.memory import gigabytes
     from provlab.planning import diff
-    from provlab.report.card import Card
     from provlab.report.views import Table
 
     def total(kind: str) -> float:

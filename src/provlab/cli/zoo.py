@@ -7,6 +7,8 @@ from provlab import zoo
 from provlab.cli.arguments import Parser
 from provlab.cli.completion import completed
 from provlab.errors import InputError, nearest
+from provlab.report.card import Card
+from provlab.zoo import scheme
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,14 +30,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _names() -> list[str]:
-    from provlab.zoo import scheme
-
     return scheme.names()
 
 
 def _list(arguments: argparse.Namespace) -> int:
     from provlab.cli.screen import show
-    from provlab.report.card import Card
     from provlab.report.views import Table
 
     edition = arguments.edition or zoo.default_edition()

@@ -38,6 +38,7 @@ class _Multiply:
             here.copy_(there)
         result: Matrix = here.numpy()
         probed = np.linspace(0, len(left) - 1, min(PROBED, len(left))).astype(np.int64)
+        # (probed, d) @ (d, h2)
         worst = float(np.abs(left[probed].astype(np.float64) @ right.T.astype(np.float64) - result[probed]).max())
         if not worst <= error_bound(left.shape[1]):  # NaN too
             raise InputError(

@@ -158,9 +158,9 @@ def undone(changes: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]) -
     back = own = 0.0
     for before, after in changes:
         left, right = _strongest(after)
-        along = np.einsum("mk,mn,kn->k", left, after, right)
+        along = np.einsum("mk,mn,kn->k", left, after, right)  # (k,)
         back -= float(along @ np.einsum("mk,mn,kn->k", left, before, right))
-        own += float(along @ along)
+        own += float(along @ along)  # (k,) @ (k,)
     return back / own if own else float("nan")
 
 
@@ -169,6 +169,6 @@ def _strongest(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     k = min(DIRECTIONS + 4, *matrix.shape)
     basis = np.random.default_rng(0).normal(size=(matrix.shape[1], k))
     for _ in range(8):
-        basis = np.linalg.qr(matrix.T @ (matrix @ basis))[0]
+        basis = np.linalg.qr(matrix.T @ (matrix @ basis))[0]  # (n, m) @ ((m, n) @ (n, k))
     left, _, right = np.linalg.svd(matrix @ basis, full_matrices=False)  # (m, k), (k,), (k, k)
-    return left[:, :DIRECTIONS], (right @ basis.T)[:DIRECTIONS]
+    return left[:, :DIRECTIONS], (right @ basis.T)[:DIRECTIONS]  # (k, k) @ (k, n)

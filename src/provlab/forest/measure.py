@@ -26,7 +26,7 @@ Matrix = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Table(Features):
+class EmbeddingRows(Features):
     """The embedding, what its tokens are, and how far rounding may turn its rows."""
 
     model: Model
@@ -67,7 +67,7 @@ def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], fl
         Ascending numbers of the rows; ln of the length of b's rows over that of a's, 0 without rows; and whether
         anything is readable.
     """
-    products, squares = np.einsum("ij,ij->i", a, b), np.einsum("ij,ij->i", a, a)
+    products, squares = np.einsum("ij,ij->i", a, b), np.einsum("ij,ij->i", a, a)  # (n,), (n,)
     lengths = np.linalg.norm(b, axis=1)
     some = np.flatnonzero((squares > 0) & (lengths > 0))
     factors = products[some] / squares[some]
@@ -97,9 +97,9 @@ class KeptRows(Statistic):
             raise NotComparableError(f"{self.name} needs two embeddings of one width: {a.name}, {b.name}")
         return [None]
 
-    def prepare(self, model: Model, options: Options) -> Table:
+    def prepare(self, model: Model, options: Options) -> EmbeddingRows:
         """Arrange to read the embedding."""
-        return Table(model)
+        return EmbeddingRows(model)
 
     def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
         """One table."""
@@ -123,7 +123,7 @@ class KeptRows(Statistic):
 
 
 @dataclass(frozen=True)
-class AllWeights(Features):
+class WeightsByBlock(Features):
     """Reads the tensors of one block, or all outside the blocks, when it is asked for them."""
 
     model: Model
@@ -177,9 +177,9 @@ class WeightDistance(Statistic):
         alone = not (a.anatomy.n_blocks or b.anatomy.n_blocks)  # tables without blocks
         return [None, *([] if alone else super().blocks(a, b))]
 
-    def prepare(self, model: Model, options: Options) -> AllWeights:
+    def prepare(self, model: Model, options: Options) -> WeightsByBlock:
         """Arrange to read all weights."""
-        return AllWeights(model)
+        return WeightsByBlock(model)
 
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Sums of squared differences; tensors of two shapes are left out, by name."""

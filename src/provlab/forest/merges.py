@@ -242,7 +242,7 @@ def _bound(
     """
     models = [x, *parents]
     weights = np.ones(len(models)) if shares is None else np.r_[1.0, np.square(shares)]
-    noise = distances.rounding[keys][:, models] @ weights
+    noise = distances.rounding[keys][:, models] @ weights  # (tensors, models) @ (models,)
     all_noise, all_norms = (values[keys][:, models].sum() for values in (distances.rounding, distances.norms))
     return np.asarray(noise * ROUNDING[bool(all_noise > COARSE**2 * all_norms)] ** 2)
 
@@ -317,13 +317,13 @@ def _slerp(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]
                   for a, b, k, m in ((ii, jj, i, j), (xx, ii, x, i), (xx, jj, x, j)))  # inner products  # fmt: skip
     with np.errstate(divide="ignore", invalid="ignore"):
         determinant = ii * jj - ij**2
-        shares = np.stack([(xi * jj - xj * ij) / determinant, (xj * ii - xi * ij) / determinant])
+        shares = np.stack([(xi * jj - xj * ij) / determinant, (xj * ii - xi * ij) / determinant])  # (2, tensors)
         angle = np.arccos(np.clip(ij / np.sqrt(ii * jj), -1, 1))
         t = np.clip(np.arctan2(shares[1] * np.sin(angle), shares[0] + shares[1] * np.cos(angle)) / angle, 0, 1)
-        expected = np.stack([np.sin((1 - t) * angle), np.sin(t * angle)]) / np.sin(angle)
+        expected = np.stack([np.sin((1 - t) * angle), np.sin(t * angle)]) / np.sin(angle)  # (2, tensors)
     flat = ~np.isfinite(expected).all(axis=0) | (distances.squared[some, i, j] <= GAIN**2 * bound)
     line, left = _shares(distances, x, i, j, some)
-    expected[:, flat] = np.stack([1 - line, line])[:, flat]
+    expected[:, flat] = np.stack([1 - line, line])[:, flat]  # (2, tensors)
     u, v = expected  # what u i + v j leaves of x, from distances: w = u + v - 1 goes to the origin
     rest = 1 - u - v
     xi2, xj2, ij2 = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
@@ -348,7 +348,7 @@ def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | Non
     def fitted(used: Sequence[int]) -> tuple[Matrix, float]:
         shares = _combination(squared, x, used)
         differences = (squared[x, used][:, None] + squared[x, used] - squared[np.ix_(used, used)]) / 2
-        return shares, float(max(shares @ differences @ shares, 0.0))
+        return shares, float(max(shares @ differences @ shares, 0.0))  # (k,) @ (k, k) @ (k,)
 
     def misses(used: Sequence[int]) -> bool:
         shares, left = fitted(used)

@@ -116,5 +116,5 @@ def log10_p_allowing(
     if which.size < 2:
         return 0.0
     partners, places = np.unique([np.asarray(a)[which], np.asarray(b)[which]], return_inverse=True)
-    labels = rng.permutation(partners.size)[places.reshape(2, -1)]
+    labels = rng.permutation(partners.size)[places.reshape(2, -1)]  # (2, units that count)
     return spearman(*labels).log10_p

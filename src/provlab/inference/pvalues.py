@@ -112,7 +112,7 @@ def distances(a: ArrayLike, b: ArrayLike | None = None) -> NDArray[np.int64]:
     second = np.arange(first.shape[-1], dtype=first.dtype) if b is None else np.asarray(b)
     width = np.int32 if first.shape[-1] ** 3 < 2**32 else np.int64  # D is below n^3 / 3; narrow numbers are faster
     apart = np.subtract(first, second, dtype=width)
-    return np.asarray(np.einsum("...i,...i->...", apart, apart), dtype=np.int64)
+    return np.asarray(np.einsum("...i,...i->...", apart, apart), dtype=np.int64)  # (..., n) -> (...)
 
 
 @overload

@@ -140,7 +140,7 @@ def _curve(n: int) -> Reals:
     half = np.concatenate([[middle - 0.5], half[keep], [_NEAREST]])
     ln_p = np.concatenate([[math.log(0.5)], ln_p[keep], counted[-1:]])
     order = np.argsort(half)
-    return np.stack([np.log1p(half[order] / n), np.maximum.accumulate(ln_p[order])])
+    return np.stack([np.log1p(half[order] / n), np.maximum.accumulate(ln_p[order])])  # (2, points)
 
 
 def _points_where_wide(n: int, high: float) -> Reals:
@@ -153,7 +153,7 @@ def _points_where_wide(n: int, high: float) -> Reals:
     f2 = (ratio.deriv(2)(v) - f1 * t) / c**2
     k, first, second = t**2 * f, 2 * t * f + t**2 * f1, 2 * f + 4 * t * f1 + t**2 * f2  # K, K', K''
     ln_p = _lugannani_rice(t * first - k, t / n**2, second * n**4)
-    return np.stack([n**2 * (_sum_of_squares(n) - first) - 0.5, ln_p])
+    return np.stack([n**2 * (_sum_of_squares(n) - first) - 0.5, ln_p])  # (2, m)
 
 
 def _points_where_narrow(n: int, high: float) -> Reals:
@@ -165,7 +165,7 @@ def _points_where_narrow(n: int, high: float) -> Reals:
     slope = (back - 8.0 * before + 8.0 * after - ahead) / (12.0 * step)
     bend = (-back + 16.0 * before - 30.0 * k + 16.0 * after - ahead) / (12.0 * step**2)
     first, second = slope / s, (bend - slope) / s**2  # minus where D / 2 is expected, under the tilt
-    return np.stack([-first - 0.5, _lugannani_rice(math.lgamma(n + 1) - k + s * first, s, second)])
+    return np.stack([-first - 0.5, _lugannani_rice(math.lgamma(n + 1) - k + s * first, s, second)])  # (2, m)
 
 
 def _lugannani_rice(rate: Reals, s: Reals, variance: Reals) -> Reals:
@@ -236,12 +236,12 @@ def _mccullagh(theta: float, n: int) -> float:
     kernel = np.exp(-0.5 * theta * np.subtract.outer(x, x) ** 2)  # (n, n)
     d = 1.0 / np.sqrt(kernel.sum(axis=1))
     for _ in range(200):
-        rows = d * (kernel @ d)
+        rows = d * (kernel @ d)  # (n, n) @ (n,)
         d /= np.sqrt(rows)
         if np.abs(rows - 1.0).max() < 1e-12:
             break
     B = d[:, None] * kernel * d
-    determinant = np.linalg.slogdet(np.eye(n) + 1.0 / n - B @ B)[1]
+    determinant = np.linalg.slogdet(np.eye(n) + 1.0 / n - B @ B)[1]  # (n, n) @ (n, n)
     return float(-n * math.log(n) - 0.5 * determinant - 2.0 * np.log(d).sum() + theta * _sum_of_squares(n))
 
 

@@ -262,7 +262,7 @@ class Comparison:
             return low, high
         if not len(direction):
             return low, np.full_like(high, np.inf)
-        columns = np.stack([np.ones(len(direction), dtype=bool), direction.common], axis=1)
+        columns = np.stack([np.ones(len(direction), dtype=bool), direction.common], axis=1)  # (n, 2)
         whole = factor * float(self._scaled(direction.sums(columns).sum(axis=0), direction, by)[0])
         least, most = share_interval(np.minimum(value / whole, 1.0), direction.effective)
         return np.minimum(low, whole * least), np.maximum(high, whole * most)
@@ -303,10 +303,10 @@ class Comparison:
         direction = self.a if side == "A" else self.b
         edges = checked_edges(edges)
         inside = bin_of(direction.difference, edges)
-        columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)
+        columns = np.stack([*(inside == k for k in range(len(edges) - 1)), direction.common], axis=1)  # (n, bins + 1)
         rho = self._resampled(direction, columns, by, np.random.default_rng(seed))
         ends = percentiles(rho[1:], direction.n_chains)
-        return np.stack([rho[0], *self._widened(direction, rho[0], *ends, by)])
+        return np.stack([rho[0], *self._widened(direction, rho[0], *ends, by)])  # (3, bins)
 
     def log10_more(self, *, seed: int = 0) -> tuple[float, float, float]:
         """Return log10 of how many times more inputs B has in Z than A, and its 95% interval by chain bootstrap.
@@ -384,7 +384,7 @@ def _plain(value: float | None) -> float | None:
 
 def _kinds(direction: Direction) -> NDArray[np.bool_]:
     """Which rows have D below 0, above 0, and which are in R3: ``(n, 3)``."""
-    return np.stack([direction.difference < 0, direction.difference > 0, direction.common], axis=1)
+    return np.stack([direction.difference < 0, direction.difference > 0, direction.common], axis=1)  # (n, 3)
 
 
 def _reference(terms: NDArray[np.float64]) -> int:

@@ -96,7 +96,7 @@ def label_share(
     ndarray
         ``(1 + resamples,)``, NaN where a resample has none of the rows.
     """
-    columns = np.stack([rows * _label("label", label, direction), rows], axis=1)
+    columns = np.stack([rows * _label("label", label, direction), rows], axis=1)  # (n, 2)
     sums = direction.resampled(columns, _RESAMPLES, np.random.default_rng(seed))
     with np.errstate(invalid="ignore"):
         return np.asarray(sums[:, 0] / sums[:, 1])

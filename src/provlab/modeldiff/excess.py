@@ -94,7 +94,7 @@ class AmongSeeds:
 
 
 @dataclass(frozen=True)
-class Reference:
+class AnotherSeed:
     """A model of A's recipe with another seed, as far from A as a second training goes.
 
     Attributes
@@ -138,7 +138,7 @@ class Apart:
     back: list[float]
     both: list[float]
     each: NDArray[np.float64]
-    references: tuple[Reference, ...] = ()
+    references: tuple[AnotherSeed, ...] = ()
     seeds: AmongSeeds | None = None
 
     @property
@@ -201,7 +201,7 @@ def apart(distances: NDArray[np.float64], where: str, references: list[str]) -> 
     both = (distances + distances.swapaxes(0, 1)) / 2
     means = both.mean(axis=2)
     rows = [
-        Reference(source, mean_of(distances[0, k]), mean_of(distances[k, 0]), mean_of(both[0, 1] - both[0, k]))
+        AnotherSeed(source, mean_of(distances[0, k]), mean_of(distances[k, 0]), mean_of(both[0, 1] - both[0, k]))
         for k, source in enumerate(references, start=2)
     ]
     seeds = AmongSeeds(tuple(float(row.sum() / (m - 1)) for row in means)) if references else None

@@ -55,7 +55,7 @@ class HeldOut:
     def each_loss(self, models: Sequence[Model], length: int) -> NDArray[np.float64]:
         """Loss of each piece (nats per token) under each of some models that are compared, ``(models, pieces)``."""
         tokens = self.pieces(models[0], length)
-        return np.stack([judged(model, tokens, self.kept) for model in models])
+        return np.stack([judged(model, tokens, self.kept) for model in models])  # (models, pieces)
 
     def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], z: Sequence[float] = ()) -> Range:
         """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""

@@ -312,7 +312,7 @@ def _read(
         ((_, law),) = model.nll.laws(ids, last=n)
         laws.append(law[0, -n:].double().cpu().numpy())  # (n, vocabulary)
     target = whole[-n:]
-    losses = np.stack([-law[np.arange(n), target] for law in laws])
+    losses = np.stack([-law[np.arange(n), target] for law in laws])  # (2, n)
     for model, loss in zip((a, b), losses, strict=True):
         model.nll.refuse_non_finite(loss)
     greedy = np.array([(law.argmax(axis=1) == target).all() for law in laws])

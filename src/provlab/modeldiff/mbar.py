@@ -17,7 +17,7 @@ _BRIDGING = 1.0  # effective draws that belong to both sides of a step between l
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class Solution:
     """A solution of the MBAR equations; n draws flattened from ``(level, chain, draw)``.
 
     Attributes
@@ -53,7 +53,7 @@ class Weights:
         return float(np.sqrt(chains / (chains - 1) * (self.drift[:, level] ** 2).sum()))
 
 
-def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]) -> Weights:
+def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]) -> Solution:
     """Solve the equations.
 
     Level k has the law exp(-beta_k E) / Z_k and n_k effective draws; with f_k = -log Z_k, a draw of energy E belongs
@@ -73,7 +73,7 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
     flat = energies.reshape(-1)  # (n,)
     multiplicity = np.repeat(1.0 / inefficiency, chains * draws)  # (n,) effective draws that each draw counts for
     n = chains * draws / inefficiency  # (level,)
-    free = _step_by_step(energies.reshape(levels, -1), betas)
+    free = _step_by_step(energies.reshape(levels, -1), betas)  # (level, chains times draws)
     solved = False
     for _ in range(_NEWTON_STEPS):
         log_share = np.log(n) + free - betas * flat[:, None]  # (n, level), not yet normalised
@@ -87,7 +87,7 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
         counted = share * multiplicity[:, None]
         of_chain = n / chains - counted.reshape(levels, chains, draws, levels).sum(axis=(0, 2))  # (chain, level)
         residual = of_chain.sum(axis=0)
-        derivative = np.diag(n - residual) - share.T @ counted
+        derivative = np.diag(n - residual) - share.T @ counted  # (level, n) @ (n, level)
         solved = bool(np.abs(residual / n).max() < _SOLVED)
         if solved:
             break
@@ -98,10 +98,10 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
     overlap = _overlap(flat, counted / n, free, betas)
     # the squared error of the free energy over a step is about 1 / (draws that could be of either side)
     sides = ((share[:, :k].sum(axis=1), share[:, k:].sum(axis=1)) for k in range(1, levels))
-    solved = solved and all(multiplicity @ (hotter * colder) >= _BRIDGING for hotter, colder in sides)
+    solved = solved and all(multiplicity @ (hotter * colder) >= _BRIDGING for hotter, colder in sides)  # (n,) @ (n,)
     drift = np.zeros((chains, levels))
     drift[:, 1:] = np.linalg.lstsq(derivative[1:, 1:], of_chain[:, 1:].T, rcond=None)[0].T
-    return Weights(free, log_weight, overlap, solved, share.astype(np.float32), drift)
+    return Solution(free, log_weight, overlap, solved, share.astype(np.float32), drift)
 
 
 def _step_by_step(energies: NDArray[np.float64], betas: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,6 +39,7 @@ class Estimated:
     def lean(self, weight: NDArray[np.float64]) -> NDArray[np.float64]:
         """By how much the log of a sum of weights ``(n,)`` rises when a chain is counted once more, ``(n_chains,)``."""
         total = weight.sum()
+        # (n_chains, level) @ ((n,) @ (n, level))
         return np.asarray(-self.drift @ (weight @ self.share / total) if total > 0 else np.zeros(len(self.drift)))
 
 
@@ -206,12 +207,12 @@ class Direction:
         worth = effective(self.weight) if len(self) else 0.0
         if self.exact or self.n_chains < 2 or not len(self):
             return worth
-        sums = self.sums(np.stack([self.difference, np.ones(len(self))], axis=1))
+        sums = self.sums(np.stack([self.difference, np.ones(len(self))], axis=1))  # (n, 2) -> (n_chains, 2)
         total = sums[:, 1].sum()
         mean = sums[:, 0].sum() / total
         moved = (sums[:, 0] - mean * sums[:, 1]) / total  # by each chain, (n_chains,)
         error = self.n_chains / (self.n_chains - 1) * float(moved @ moved)  # squared
-        spread = float(self.weight @ (self.difference - mean) ** 2 / total)
+        spread = float(self.weight @ (self.difference - mean) ** 2 / total)  # (n,) @ (n,)
         return min(worth, spread / error) if error > 0 else worth
 
     @property
@@ -230,7 +231,7 @@ class Direction:
         """
         if not len(self):
             return math.nan, 0.0, 1.0
-        columns = np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1)
+        columns = np.stack([rows, np.ones(len(rows), dtype=bool)], axis=1)  # (n, 2)
         drawn = self.resampled(columns, _RESAMPLES, np.random.default_rng(seed))
         drawn = drawn[drawn[:, 1] > 0.0]  # chains without an input in the range, drawn alone, have no share
         shares = drawn[:, 0] / drawn[:, 1]
@@ -261,15 +262,17 @@ class Direction:
         if self.exact:
             return np.repeat(sums.sum(axis=0, keepdims=True), 1 + n_resamples, axis=0)
         counts = chain_counts(self.n_chains, n_resamples, rng)
-        drawn = counts @ sums
+        drawn = counts @ sums  # (n_resamples, n_chains) @ (n_chains, k)
         if self.draws is not None and self.draws.estimated is not None:
+            # (n_chains, k)
             lean = np.stack([self.draws.estimated.lean(self.weight * column) for column in columns.T], axis=1)
-            drawn = drawn * np.exp(counts @ lean)
+            drawn = drawn * np.exp(counts @ lean)  # (n_resamples, n_chains) @ (n_chains, k)
         return np.concatenate([sums.sum(axis=0, keepdims=True), drawn])
 
     def sums(self, columns: NDArray[np.floating] | NDArray[np.bool_]) -> NDArray[np.float64]:
         """Sum the weight of ``(n, k)`` indicators in each chain: ``(n_chains, k)``."""
         n = self.n_chains
+        # (n_chains, k)
         return np.stack([np.bincount(self.chain, self.weight * column, minlength=n) for column in columns.T], axis=1)
 
 

@@ -86,12 +86,12 @@ def reweight(samples: Samples) -> Draws:
         if (known := samples.log_total(level)) is not None:
             _check_known(samples.temperatures[level], weights, level, log_total - known)
     chain = np.tile(np.repeat(np.arange(chains), draws), levels)
-    tokens = samples.tokens.reshape(-1, samples.length)
+    tokens = samples.tokens.reshape(-1, samples.length)  # (levels times chains times draws, length)
     estimated = Estimated(weights.share, weights.drift)
     return Draws(tokens, samples.nll.reshape(-1), weights.log_weight + log_total, chain, chains, estimated=estimated)
 
 
-def _check_known(temperature: float, weights: mbar.Weights, level: int, exact: float) -> None:
+def _check_known(temperature: float, weights: mbar.Solution, level: int, exact: float) -> None:
     """Compare a free energy with its exact value."""
     estimate, error = weights.free_energies[level], weights.error(level)
     off = abs(estimate - exact)
@@ -243,7 +243,7 @@ def smoothed(draws: Draws, z: tuple[float, float]) -> Draws:
     for _ in range(_NEWTON):  # until the mean loss of the evened draws is the centre
         even = near.log_weight - slope * place - phi[1] * place**2 + log_kernel
         weight = np.exp(even - even.max())
-        slope += weight @ place / (weight @ place**2)
+        slope += weight @ place / (weight @ place**2)  # (n,) @ (n,)
     log_rho = (grid - centre) * slope + (grid - centre) ** 2 * phi[1]
     log_whole = logsumexp(log_rho) + math.log((high - low) / _GRID)
     return replace(near, log_weight=even + log_whole, window=window)
@@ -252,13 +252,14 @@ def smoothed(draws: Draws, z: tuple[float, float]) -> Draws:
 def _parabola(place: NDArray[np.float64], weight: NDArray[np.float64], reach: float) -> NDArray[np.float64]:
     """Fit a density proportional to exp(a u + b u^2) over -reach to reach by likelihood: (a, b)."""
     grid = np.linspace(-reach, reach, _GRID)
-    powers, fitted = np.stack([grid, grid**2]), np.zeros(2)
+    powers, fitted = np.stack([grid, grid**2]), np.zeros(2)  # (2, grid)
     moments = np.average([place, place**2], axis=1, weights=weight)
     for _ in range(_NEWTON):
-        log_density = fitted @ powers
+        log_density = fitted @ powers  # (2,) @ (2, grid)
         density = np.exp(log_density - log_density.max())
         density /= density.sum()
-        mean = powers @ density
+        mean = powers @ density  # (2, grid) @ (grid,)
+        # (2, grid) @ (grid, 2)
         fitted = fitted + np.linalg.solve((powers * density) @ powers.T - np.outer(mean, mean), moments - mean)
     return fitted
 

@@ -77,7 +77,7 @@ def groups(written: Written, disputed: NDArray[np.bool_], *, n_members: int, see
         divergence = written.share_of_divergence(mask, seed=seed)
         if not divergence[0] >= _LEAST:
             continue
-        typical = np.argsort(-(points @ centre), kind="stable")
+        typical = np.argsort(-(points @ centre), kind="stable")  # (rows, tokens) @ (tokens,)
         shown = [i for i in typical if group[i] == k and i in members and written.own[rows[i]]]
         tops = [int(numbers[most[j]]) for j in np.argsort(-centre, kind="stable")[:_NAMED] if centre[j] > 0]
         first = first_parting(written, mask)

@@ -103,7 +103,7 @@ class Written:
         return self.outputs.weight * self.nats
 
     def _ratio(self, above: NDArray[np.float64], below: NDArray[np.float64], seed: int) -> Interval:
-        columns = np.stack([above, below], axis=1)
+        columns = np.stack([above, below], axis=1)  # (n, 2)
         sums = self.outputs.resampled(columns, _RESAMPLES, np.random.default_rng(seed))
         with np.errstate(invalid="ignore", divide="ignore"):
             ratio = sums[:, 0] / sums[:, 1]

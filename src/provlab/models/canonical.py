@@ -106,7 +106,7 @@ def merged(
     writes = strength * rate
     some = np.flatnonzero((writes > 0) & (spread > 0))
     # the lengths stand for the units whatever their order; hashing all weights would take as long as the rest
-    stands_for = np.sort(np.stack([long_up, long_down]), axis=1)
+    stands_for = np.sort(np.stack([long_up, long_down]), axis=1)  # (2, h)
     rng = np.random.default_rng([*hashlib.sha256(stands_for.tobytes()).digest()])
     lines = []
     groups = [(some[group], sides) for group, sides in _of_one_gate(key[some], spread[some], writes[some], rng)]
@@ -201,7 +201,7 @@ def shares(
     hidden = act(visible) if beside is None else act(visible) * beside
     output = down.T @ hidden  # (d, h) @ (h, tokens)
     output = output - output.mean(axis=1, keepdims=True)
-    squares = np.einsum("ij,ij->j", output, output, dtype=np.float64)
+    squares = np.einsum("ij,ij->j", output, output, dtype=np.float64)  # (d, tokens) -> (tokens,)
     weights = 1 / np.maximum(squares + np.median(squares), _NOTHING)
     weights /= weights.sum()
     if len(units):
@@ -210,8 +210,8 @@ def shares(
             hidden *= applied(units, beside, "up")
         down = applied(units, down, "down")
     hidden = hidden - hidden.mean(axis=1, keepdims=True)
-    each = np.square(_lengths(down)) * (np.square(hidden, dtype=np.float64) @ weights)
-    whole = min(float(each.sum()), float(squares @ weights))
+    each = np.square(_lengths(down)) * (np.square(hidden, dtype=np.float64) @ weights)  # (h, tokens) @ (tokens,)
+    whole = min(float(each.sum()), float(squares @ weights))  # (tokens,) @ (tokens,)
     return each / whole if whole > _NOTHING else np.zeros(len(each))
 
 
@@ -230,6 +230,7 @@ def by_weights(
 
     def rows(role: str, *known: Array) -> Array:
         roles = [name for name in (role, f"{role}_bias")[len(known) :] if anatomy.has(name)]
+        # (h, d + 1) with a bias
         return np.column_stack([*known, *(anatomy.read(checkpoint, name, block) for name in roles)])
 
     known = [] if gate is None else [gate]
@@ -246,7 +247,7 @@ def up_rows(
 
 
 def _lengths(rows: Array) -> Float64:
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
+    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))  # (h, d) -> (h,)
 
 
 def _of_one_gate(
@@ -284,7 +285,7 @@ def near_pairs(rows: Array, spread: Array, within: float, rng: np.random.Generat
     if rows.shape[1] > SEEN:
         drawn = rng.normal(size=(rows.shape[1], _SHADOWS)).astype(rows.dtype) / np.float32(_SHADOWS**0.5)
         shadows, slack = rows @ drawn, 2.0  # (h, d) @ (d, shadows)
-    squares = np.einsum("ij,ij->i", shadows, shadows)
+    squares = np.einsum("ij,ij->i", shadows, shadows)  # (h, shadows) -> (h,)
     bound = np.square(slack * within * spread).astype(squares.dtype)
     pairs = []
     for start in range(0, len(rows), _ROWS):
@@ -297,7 +298,7 @@ def near_pairs(rows: Array, spread: Array, within: float, rng: np.random.Generat
             *(np.array_split(n[i < j] + start, 1 + len(i) // _ROWS) for n in (i, j)), strict=True
         ):
             first, second = rows[some_i], rows[some_j]
-            side = np.where(np.einsum("ij,ij->i", first, second) < 0, -1, 1)
+            side = np.where(np.einsum("ij,ij->i", first, second) < 0, -1, 1)  # (pairs, d) with (pairs, d) -> (pairs,)
             close = _lengths(first - side[:, None] * second) <= within * np.maximum(spread[some_i], spread[some_j])
             pairs += np.column_stack([some_i, some_j, side])[close].tolist()
     return [(i, j, side) for i, j, side in pairs]
@@ -313,7 +314,7 @@ def spanned(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator
         units = np.stack(list(alike))  # (groups, k)
         ups, downs = up[units].astype(float), down[units].astype(float)
         (lefts, of_left), (rights, of_right) = np.linalg.qr(downs.mT), np.linalg.qr(ups.mT)
-        solved = np.linalg.svd(of_left @ of_right.mT)
+        solved = np.linalg.svd(of_left @ of_right.mT)  # (groups, k, k) @ (groups, k, k)
         for d, left, u, right, outer, written, inner in zip(downs, lefts, ups, rights, *solved, strict=True):
             n = int((written > NEGLIGIBLE * written[0]).sum())
             columns, rows = d @ left @ outer[:, :n], u @ right @ inner.T[:, :n]  # (k, r)

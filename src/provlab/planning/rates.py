@@ -40,7 +40,7 @@ Matrix = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Law:
+class PowerLaw:
     """CPU seconds of a task of size n: ``seconds * (n / size) ** exponent``."""
 
     size: int
@@ -84,8 +84,8 @@ class Rates:
     call: float
     permuted: float
     divergence: float
-    easy: Law
-    hard: Law
+    easy: PowerLaw
+    hard: PowerLaw
     cores: int
 
 
@@ -127,7 +127,7 @@ def rows(n: int, columns: int, directions: int, *, rng: np.random.Generator) -> 
     return side(), side()
 
 
-def fit(times: dict[int, float]) -> Law:
+def fit(times: dict[int, float]) -> PowerLaw:
     """Fit a power law to seconds by size: the slope of the last three on logarithmic axes, through the largest.
 
     One size alone is taken to grow with the cube, the worst case of an assignment.
@@ -135,10 +135,10 @@ def fit(times: dict[int, float]) -> Law:
     sizes = sorted(times)[-3:]
     logs = np.log(sizes), np.log([times[size] for size in sizes])
     exponent = float(np.polyfit(*logs, 1)[0]) if len(sizes) > 1 else 3.0
-    return Law(sizes[-1], times[sizes[-1]], float(np.clip(exponent, 1.0, 3.5)))
+    return PowerLaw(sizes[-1], times[sizes[-1]], float(np.clip(exponent, 1.0, 3.5)))
 
 
-def _assignment(directions: int, rng: np.random.Generator) -> Law:
+def _assignment(directions: int, rng: np.random.Generator) -> PowerLaw:
     """CPU seconds of one assignment by size, for one kind of rows."""
     times: dict[int, float] = {}
     for n in _SIZES:

@@ -82,7 +82,8 @@ def carried(own: Mapping[str, Array], output: Array) -> dict[str, float]:
     """
     written = np.stack(list(own.values()), axis=-1).swapaxes(0, 1).astype(np.float64)  # (positions, width, MLPs)
     total = output.T[:, :, None].astype(np.float64)
-    along = written.mT @ total
+    along = written.mT @ total  # (positions, MLPs, width) @ (positions, width, 1)
+    # (positions, MLPs, MLPs) @ (positions, MLPs, 1)
     weights = np.linalg.pinv(written.mT @ written, rcond=_ALIKE, hermitian=True) @ along
     squares = np.maximum(np.square(total).sum(axis=1), np.finfo(float).tiny)
     return dict(zip(own, ((weights * along)[..., 0] / squares).mean(axis=0).tolist(), strict=True))
@@ -107,12 +108,12 @@ def weighed(own: Mapping[str, Array], output: Array) -> dict[str, float]:
     lengths = np.maximum(np.linalg.norm(written, axis=0), np.finfo(float).tiny)  # a loud expert hides no other
     written /= lengths
     # the same problem in n dimensions: |A w - b| = |S w - c|, up to what no weights change, for A^T A = S^T S
-    squares, vectors = np.linalg.eigh(written.T @ written)
+    squares, vectors = np.linalg.eigh(written.T @ written)  # (n, width times positions) @ (width times positions, n)
     kept = squares > _ROUNDING * squares[-1]
     if not kept.any():  # nobody writes anything
         return dict.fromkeys(own, 0.0)
     roots = np.sqrt(squares[kept])
-    target = (vectors[:, kept].T @ (written.T @ output.ravel().astype(np.float64))) / roots
+    target = (vectors[:, kept].T @ (written.T @ output.ravel().astype(np.float64))) / roots  # (kept, n) @ (n,)
     weights = nnls(roots[:, None] * vectors[:, kept].T, target)[0] / lengths
     return dict(zip(own, weights.tolist(), strict=True))
 
@@ -189,10 +190,11 @@ class Inputs(Features):
         downs = read(self.model, "down", block)
         activations, activity, own = {}, {}, {}
         for name, down in downs.items():
+            # (h, d) @ (d, positions)
             gate, up = (rows[name] @ entering[: rows[name].shape[1]] for rows in (gates, ups))
             activations[name], hidden = (gate, up), self._hidden(gate, up)
             activity[name] = np.linalg.norm(hidden, axis=1)
-            own[name] = down @ hidden[:, some]
+            own[name] = down @ hidden[:, some]  # (d, h) @ (h, judged positions)
         return _Mlps(gates, ups, downs, entering, some, output[:, some], activations, activity, own)
 
     def _joined(self, mlps: "_Mlps") -> Whole:
@@ -207,9 +209,10 @@ class Inputs(Features):
         units = merged(rows["gate"], rows["up"], rows["down"], activity)
         gate, up, down = (applied(units, matrix, role) for role, matrix in rows.items())
         entering = mlps.entering[: gate.shape[1]]
+        # (h, d) @ (d, judged positions)
         written = shares(gate @ entering[:, mlps.some], up @ entering[:, mlps.some], down)
         kept = np.sort(np.argsort(-np.abs(written), kind="stable")[:MOST])
-        by_gate, by_up = gate[kept] @ entering, up[kept] @ entering
+        by_gate, by_up = gate[kept] @ entering, up[kept] @ entering  # (kept, d) @ (d, positions)
         views = viewed(by_gate, by_up, self.tokens, written=written[kept], name="all experts together")
         ends = np.cumsum([len(mlps.gates[name]) for name in used])[:-1]
         of_each = {name: np.zeros(len(rows)) for name, rows in mlps.gates.items()}
@@ -293,7 +296,7 @@ def paired(a: UnitRows | Mapping[str, Any], b: UnitRows | Mapping[str, Any]) -> 
 
     def sums(side: Mapping[str, Any]) -> Array:
         first = (rows if isinstance(rows, UnitRows) else rows[0] for rows in side.values())
-        return np.stack([rows.unit.sum(axis=0) for rows in first])
+        return np.stack([rows.unit.sum(axis=0) for rows in first])  # (MLPs, d)
 
     partners = assign(cosine_similarity(sums(of_a), sums(of_b))).indices.tolist()  # of the side with fewer experts
     numbers = enumerate(partners) if len(of_a) <= len(of_b) else zip(partners, range(len(of_b)), strict=True)

@@ -99,12 +99,12 @@ def keys_of(unit: NDArray[Any], lengths: Numbers, of: str) -> dict[str, Numbers]
     drawn = np.random.default_rng(COMPONENTS).standard_normal((unit.shape[1], COMPONENTS))
     basis = np.asarray(drawn, unit.dtype)
     for _ in range(_ITERATIONS):
-        basis = np.linalg.qr(unit.T @ (unit @ basis))[0]
+        basis = np.linalg.qr(unit.T @ (unit @ basis))[0]  # (d, h) @ ((h, d) @ (d, components))
     # within the subspace, components in their order
-    scores = unit @ basis
-    scores = scores @ np.linalg.svd(scores, full_matrices=False)[2].T
+    scores = unit @ basis  # (h, d) @ (d, components)
+    scores = scores @ np.linalg.svd(scores, full_matrices=False)[2].T  # (h, components) @ (components, components)
     means = unit.mean(axis=1, dtype=np.float64)
-    values = np.column_stack([means * lengths, means, lengths, scores]).T
+    values = np.column_stack([means * lengths, means, lengths, scores]).T  # (keys, h)
     return {name.format(of): numbers for name, numbers in zip(KEYS, values, strict=False)}
 
 
@@ -128,9 +128,9 @@ def along_direction(rows: NDArray[Any]) -> Numbers:
 
 def described(keys: Mapping[str, Numbers], along: Numbers) -> dict[str, Any]:
     """Test places against keys, and sketch the order: JSON-able, as `groups` and `findings` take it."""
-    ranks = np.stack([_ranks(values) for values in keys.values()])
+    ranks = np.stack([_ranks(values) for values in keys.values()])  # (keys, h)
     n = ranks.shape[1]
-    outward = np.stack([_ranks(np.abs(2 * row - (n - 1))) for row in ranks])
+    outward = np.stack([_ranks(np.abs(2 * row - (n - 1))) for row in ranks])  # (keys, h)
     distances = pvalues.distances(np.stack([ranks, outward]))  # (2, keys)
     nearer = np.minimum(distances, (n**3 - n) // 3 - distances)
     # two sides and two forms of each key
@@ -160,7 +160,7 @@ def groups(orders: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
     """Say which blocks of one model repeat each other: the first of its group for each, ``(L,)``."""
     sketches = [np.frombuffer(bytes.fromhex(order["sketch"]), np.uint8) for order in orders]
     n, L = min(map(len, sketches)), len(sketches)
-    ranks = np.stack([_ranks(sketch[:n]) for sketch in sketches])
+    ranks = np.stack([_ranks(sketch[:n]) for sketch in sketches])  # (L, n)
     log10_p = pvalues.log10_p_spearman(pvalues.distances(ranks[:, None], ranks[None]), n)
     return _components((log10_p <= np.log10(REPEATED / max(1, L * (L - 1) // 2))) | np.eye(L, dtype=bool))
 
@@ -185,7 +185,7 @@ def findings(orders: Sequence[Mapping[str, Any]], labels: NDArray[np.int64]) -> 
         ``by``, the key; ``log10_p``, corrected over keys and blocks; ``sorted``, whether that is below `LEVEL`.
     """
     table = np.array([list(order["keys"].values()) for order in orders])  # (blocks, keys)
-    table = np.stack([bonferroni(column, labels) for column in table.T], axis=1)
+    table = np.stack([bonferroni(column, labels) for column in table.T], axis=1)  # (blocks that differ, keys)
     L, n_keys = table.shape
     best = np.minimum(np.minimum(pvalues.fisher(table, axis=0), table.min(axis=0) + np.log10(L)) + np.log10(2), 0)
     key = int(best.argmin())

@@ -41,7 +41,7 @@ _ROWS = 256  # units, or groups of them, at a time
 
 
 @dataclass(frozen=True)
-class Parts:
+class BlockUnits:
     """Units of one block: both views, and what each writes, ``(h, width)``."""
 
     views: Views
@@ -59,31 +59,31 @@ class GateUpAndDown(GateAndUp):
         """Rebuild features, those of experts too."""
         return OfExperts.of_arrays(arrays, model) if "inputs.0" in arrays else super().of_arrays(arrays, model)
 
-    def block(self, block: int | None) -> Parts:  # type: ignore[override]
+    def block(self, block: int | None) -> BlockUnits:  # type: ignore[override]
         """Both activations of one block, and what its units write."""
         assert block is not None
         views = super().block(block)
         down = self.model.anatomy.read(self.model.checkpoint, "down", block).astype(np.float32).T
-        return Parts(views, applied(self.units[block], down, "down")[views[0].places])
+        return BlockUnits(views, applied(self.units[block], down, "down")[views[0].places])
 
 
 class OfExperts(experts.Inputs):
     """All experts of a block as one MLP."""
 
-    def block(self, block: int | None) -> Parts:
+    def block(self, block: int | None) -> BlockUnits:
         """Both activations of one block, and what its units write."""
         assert block is not None
-        return Parts(*self.whole(block)[:2])
+        return BlockUnits(*self.whole(block)[:2])
 
 
-def along(parts: Parts, anchor: Views) -> Views:
+def along(parts: BlockUnits, anchor: Views) -> Views:
     """Bring the units of a block together along the gates of another: one for each gate that some are nearest to."""
     gate, up = parts.views[:2]
     aims, (listens, reads) = anchor[0].unit, (np.asarray(view.rows, np.float32) for view in (gate, up))
     nearest, sides = np.empty(len(gate), np.int64), np.empty(len(gate), np.float32)
     for start in range(0, len(gate), _ROWS):
         rows = slice(start, start + _ROWS)
-        cosines = gate.unit[rows] @ aims.T
+        cosines = gate.unit[rows] @ aims.T  # (some h, tokens) @ (tokens, gates of the anchor)
         nearest[rows] = np.abs(cosines).argmax(axis=1)
         # a gate that is most similar to the opposite of the anchor's counts as its opposite
         sides[rows] = np.sign(np.take_along_axis(cosines, nearest[rows, None], axis=1)[:, 0])
@@ -93,8 +93,8 @@ def along(parts: Parts, anchor: Views) -> Views:
     for start in range(0, len(groups), _ROWS):
         some = groups[start : start + _ROWS]
         for units, (_, of_up, _) in zip(some, spanned(some, reads, parts.down), strict=True):
-            gates.append(sides[units] @ listens[units])
-            ups.append(of_up[0] @ reads[units])
+            gates.append(sides[units] @ listens[units])  # (units,) @ (units, tokens)
+            ups.append(of_up[0] @ reads[units])  # (units,) @ (units, tokens)
     written, kept = None, np.arange(len(groups))
     if parts.views.written is not None and anchor.written is not None:
         written = np.array([parts.views.written[units].sum() for units in groups])
@@ -133,7 +133,7 @@ class PhiAnchor(PhiMatchUnsigned):
             return OfExperts(**vars(features))  # type: ignore[return-value]  # it has other fields
         return GateUpAndDown(**vars(features), model=model)
 
-    def compare_block(self, a: Parts, b: Parts, block: int | None, options: Options) -> BlockResult:
+    def compare_block(self, a: BlockUnits, b: BlockUnits, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""
         results = [
             super(PhiAnchor, self).compare_block(along(x, y.views), y.views, block, options)

@@ -130,6 +130,7 @@ class PhiAxes(PhiE):
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Count the dimensions that are found again."""
         first, second = (rows.astype(np.float64) for rows in paired(a, b))
+        # (d_1, d_1) @ (d_1, V) @ (V, d_2) @ (d_2, d_2)
         cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
         again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
@@ -140,9 +141,9 @@ class PhiAxes(PhiE):
 
 def _whitener(table: Matrix) -> Matrix:
     """(E^T E)^(-1/2), ``(d, d)``, 0 along directions that are empty."""
-    values, vectors = np.linalg.eigh(table.T @ table)
+    values, vectors = np.linalg.eigh(table.T @ table)  # (d, V) @ (V, d)
     inverse = np.where(values > _EMPTY * values[-1], np.abs(values), np.inf) ** -0.5
-    return np.asarray((vectors * inverse) @ vectors.T)
+    return np.asarray((vectors * inverse) @ vectors.T)  # (d, d) @ (d, d)
 
 
 def _log10_p(again: int, shape: tuple[int, ...], allowed: int) -> float:
@@ -192,7 +193,7 @@ def _explained(first: Matrix, second: Matrix, fit: NDArray[np.int64], judge: NDA
     chosen = fit
     for _ in range(_ROUNDS):
         left, _, right = np.linalg.svd(first[chosen].T @ second[chosen], full_matrices=False)  # (d, n) @ (n, d)
-        cosines = np.einsum("ij,ij->i", first @ (left @ right), second)
+        cosines = np.einsum("ij,ij->i", first @ (left @ right), second)  # (V, d_1) @ (d_1, d_2), with (V, d_2)
         chosen = fit[cosines[fit] >= np.median(cosines[fit])]
     judged = cosines[judge]
     return float(max(judged[judged >= np.median(judged)].mean(), 0.0) ** 2)

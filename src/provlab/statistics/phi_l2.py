@@ -76,7 +76,7 @@ class BlockWeights:
         """Everything that belongs to a hidden unit, by role, one row a unit: ``(h, columns)`` each."""
         pieces = {segment.role: piece for _, segment, piece in self.pieces if segment.role in MLP_ROLES}
         rows = {role: pieces[role].mT if role == "down" else pieces[role] for role in sorted(pieces)}
-        return {role: piece.reshape(len(piece), -1) for role, piece in rows.items()}
+        return {role: piece.reshape(len(piece), -1) for role, piece in rows.items()}  # (h, columns)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _gram(x: Array, y: Array, k: int, m: int) -> NDArray[np.float64]:
     for first in range(0, pieces[0].shape[1], step):
         mine, theirs = (side[:, first : first + step].swapaxes(1, 2).reshape(k * m, -1) for side in pieces)
         gram += mine @ theirs.T  # (k m, weights of a slab) @ (weights of a slab, k m)
-    return gram.reshape(k, m, k, m)
+    return gram.reshape(k, m, k, m)  # (k m, k m) before
 
 
 class PhiL2(Statistic):

@@ -273,7 +273,7 @@ class PhiMatch(Statistic):
             drawn = np.random.default_rng(tie_seed(options.seed, self.name, block, digest(matching.tolist())))
             return allowing.log10_p_allowing(by_gate, by_up, common, rng=drawn, idle=idle)
 
-        matching = np.stack([by_gate, by_up])
+        matching = np.stack([by_gate, by_up])  # (2, h)
         idle = tied if carried else by_gate == by_up
         allowed = min(common + int(idle.sum()), result.n - 1)
         detail = matched.detail | of_matching(result, by_gate, by_up, allowed)

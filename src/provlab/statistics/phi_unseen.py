@@ -92,7 +92,7 @@ class PhiUnseen(PhiE):
         )
         notes = [f"{self.name} drew {MOST:,} of {len(shared):,} untrained tokens."] if len(shared) > MOST else []
         if first.shape == second.shape:
-            alike = drawn_alike(cosines(first, second), cosines(first @ turn, second))
+            alike = drawn_alike(cosines(first, second), cosines(first @ turn, second))  # (n, d_1) @ (d_1, d_2)
             if alike.any():
                 notes.append(one_seed(self.name, int(alike.sum()), len(both)))
                 first, second = centred(first[~alike]), centred(second[~alike])
@@ -132,6 +132,7 @@ def drawn_alike(as_they_stand: NDArray[np.float64], in_one_stream: NDArray[np.fl
 def cosines(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:
     """Cosine of each row with the row beside it, ``(n,)``; 0 of rows without a direction."""
     lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    # (n, d) with (n, d) -> (n,)
     return np.asarray(np.einsum("ij,ij->i", first, second) / np.where(lengths > 0, lengths, 1), np.float64)
 
 
@@ -149,9 +150,9 @@ def aligned(first: Rows, second: Rows, trained: Ids) -> Matrix:
         trained = trained[of_the_streams(raw)]
     product = np.zeros((first.shape[1], second.shape[1]))
     for some in _chunks(trained):
-        product += first[some].T @ second[some]
+        product += first[some].T @ second[some]  # (d_1, n) @ (n, d_2)
     left, _, right = np.linalg.svd(product, full_matrices=False)
-    return np.asarray(left @ right)
+    return np.asarray(left @ right)  # (d_1, r) @ (r, d_2)
 
 
 def of_the_streams(as_they_stand: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -202,12 +203,12 @@ def _drawn(rows: Rows, dimensions: int) -> _Selected:
     """`untrained` in a stream of so many dimensions."""
     some = _single(rows)
     width = dimensions - 1  # behind the direction of the mean
-    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)  # (V, d) -> (V,)
     while True:
         ids, behind = some, squares
         for _ in range(3):  # the mean of all rows shows which are the shortest, and their mean is the one to take out
             mean = _mean(rows, ids)
-            along = (rows @ mean.astype(np.float32)).astype(np.float64)
+            along = (rows @ mean.astype(np.float32)).astype(np.float64)  # (V, d) @ (d,)
             behind = np.maximum(squares - along**2, squares * SET**2 / 4)  # below it there is rounding alone
             ids = _shortest(some, behind[some], width)
         if len(ids) < LEAST or np.median(behind[ids] / squares[ids]) > SET**2:
@@ -218,10 +219,10 @@ def _drawn(rows: Rows, dimensions: int) -> _Selected:
         # evenly over their lengths: which rows are looked at must not depend on the numbers of the tokens
         drawn = rows[ids[np.linspace(0, len(ids) - 1, min(len(ids), _SAMPLE)).astype(np.int64)]].astype(np.float64)
         n = len(drawn)
-        pushed = 2 * np.square(drawn @ mean).sum() > np.square(drawn).sum()
+        pushed = 2 * np.square(drawn @ mean).sum() > np.square(drawn).sum()  # (n, d) @ (d,)
         unit = without(drawn, mean)
         unit /= np.linalg.norm(unit, axis=1, keepdims=True)
-        small = unit @ unit.T if n < width else unit.T @ unit
+        small = unit @ unit.T if n < width else unit.T @ unit  # (n, n) or (d, d), the smaller
         squared = (np.square(small).sum() - n) / (n * (n - 1))
         if width * squared - 1 < (PUSHED if pushed else 2 * EVEN / n):
             return _Selected(np.sort(ids), mean)
@@ -248,7 +249,7 @@ def _chunks(ids: Ids) -> list[Ids]:
 def _dimensions(rows: Rows) -> int:
     """Dimensions of the stream that some token uses: others may have been added."""
     some = rows[:: max(1, len(rows) // (4 * rows.shape[1]))].astype(np.float64)
-    values = np.linalg.eigvalsh(some.T @ some)
+    values = np.linalg.eigvalsh(some.T @ some)  # (d, tokens) @ (tokens, d)
     return int((values > _EMPTY * values.mean()).sum())
 
 
@@ -271,7 +272,7 @@ def _shortest(ids: Ids, squares: NDArray[np.float64], width: int) -> Ids:
 
 def without(rows: Matrix, direction: Matrix) -> Matrix:
     """Rows without what lies along a direction of length one, ``(n, d)``."""
-    return np.asarray(rows - np.outer(rows @ direction, direction))
+    return np.asarray(rows - np.outer(rows @ direction, direction))  # (n, d) @ (d,)
 
 
 def centred(rows: Matrix) -> Matrix:

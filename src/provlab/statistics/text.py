@@ -44,7 +44,7 @@ def cut(checkpoint: Checkpoint, options: Options) -> tuple[NDArray[np.int64], ND
     if not options.text:
         raise ParameterError("this statistic reads held-out text, and none was given (option text)")
     needed = options.n_sequences * options.sequence_length
-    places, ids = np.array(options.shared or [], dtype=np.int64).reshape(-1, 2).T
+    places, ids = np.array(options.shared or [], dtype=np.int64).reshape(-1, 2).T  # (2, tokens)
     if options.shared is None or checkpoint.tokenizer_digest:
         try:
             own_ids, own_places = _whole(checkpoint, options)

@@ -72,4 +72,5 @@ def grouped(gate: NDArray[Any]) -> NDArray[np.bool_]:
 
 def tied(gate: UnitRows, up: UnitRows) -> Numbers:
     """Size of the cosine between each unit's gate and up, ``(h,)``."""
+    # (h, tokens) with (h, tokens) -> (h,)
     return np.asarray(np.abs(np.einsum("ij,ij->i", gate.unit, up.unit)), np.float64)

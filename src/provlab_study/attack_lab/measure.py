@@ -35,7 +35,7 @@ KIN, STRANGER, FRAMED = "kin", "stranger", "framed"
 
 
 @dataclass(frozen=True)
-class Family:
+class OneBase:
     """The models round one base.
 
     Attributes
@@ -81,7 +81,7 @@ class Instance:
 
 
 @dataclass(frozen=True)
-class Tested:
+class LabTest:
     """One statistic on one instance and one base.
 
     Attributes
@@ -111,7 +111,7 @@ class Tested:
 # Making and testing ------------------------------------------------------------------------------------------
 
 
-def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Store) -> list[str]:
+def usable(family: OneBase, n_tests: int, options: Mapping[str, Any], store: Store) -> list[str]:
     """Return the registered statistics that give a p-value small enough to be rejected among so many tests."""
     study = studying.study(
         [family.origin, family.tune], statistics=list(REGISTRY), pairs=[(family.origin, family.tune)], store=store,
@@ -126,7 +126,7 @@ def usable(family: Family, n_tests: int, options: Mapping[str, Any], store: Stor
 
 
 def made(
-    row: Row, family: Family, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
+    row: Row, family: OneBase, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
     steps: Mapping[str, int],
 ) -> Instance:  # fmt: skip
     """Attack a descendant, or a stranger in its place, whose loss is `before`, and write it to `folder`.
@@ -157,9 +157,9 @@ def made(
 
 
 def run(
-    rows: Sequence[Row], families: Sequence[Family], statistics: Sequence[str], store: Store,
+    rows: Sequence[Row], families: Sequence[OneBase], statistics: Sequence[str], store: Store,
     *, steps: Mapping[str, int], n_trained: int, framing: Sequence[Row] = (), **settings: Any,
-) -> tuple[list[Instance], list[Tested]]:  # fmt: skip
+) -> tuple[list[Instance], list[LabTest]]:  # fmt: skip
     """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
 
     Attacks that train are tried on the first `n_trained` families.
@@ -168,7 +168,7 @@ def run(
     """
     options = Options(text=zoo.held_out_text("prose"), **settings)
     instances: list[Instance] = []
-    tested: list[Tested] = []
+    tested: list[LabTest] = []
     bar = tqdm(total=len(families) * (len(rows) + len(framing)), desc="attacks", unit="model")
     for index, family in enumerate(families):
         with ExitStack() as stack:
@@ -206,9 +206,9 @@ def run(
 
 
 def _compared(
-    requests: Sequence[tuple[Row, str, tuple[str, str]]], family: Family, statistics: Sequence[str], store: Store,
+    requests: Sequence[tuple[Row, str, tuple[str, str]]], family: OneBase, statistics: Sequence[str], store: Store,
     settings: Mapping[str, Any],
-) -> Iterator[Tested]:  # fmt: skip
+) -> Iterator[LabTest]:  # fmt: skip
     pairs = list(dict.fromkeys(pair for _, _, pair in requests))
     depths = {source: anatomy.of(Checkpoint.open(source)).n_blocks for pair in pairs for source in pair}
     level = [pair for pair in pairs if depths[pair[0]] == depths[pair[1]]]
@@ -223,10 +223,10 @@ def _compared(
         for statistic in statistics:
             record = results[a, b, statistic]
             log10_p = record.outcome.log10_p if record.outcome else None
-            yield Tested(row.label, family.origin, against, statistic, log10_p, None, record.error)
+            yield LabTest(row.label, family.origin, against, statistic, log10_p, None, record.error)
 
 
-def corrected(tested: Iterable[Tested]) -> list[Tested]:
+def corrected(tested: Iterable[LabTest]) -> list[LabTest]:
     """Adjust p-values by Holm over all tests of each statistic, on kin, strangers and the framed together."""
     result = list(tested)
     for statistic in {test.statistic for test in result}:
@@ -273,13 +273,13 @@ class Cell:
         return self.accused == 0
 
 
-def by_test(tested: Sequence[Tested]) -> pd.DataFrame:
+def by_test(tested: Sequence[LabTest]) -> pd.DataFrame:
     """One row a test, with whether it `ran`, and whether it is a `hit` after correction."""
     frame = pd.DataFrame([asdict(test) for test in tested]).astype({"log10_p": float, "adjusted": float})
     return frame.assign(ran=frame["log10_p"].notna(), hit=frame["adjusted"] <= np.log10(LEVEL))
 
 
-def cells(tested: Sequence[Tested]) -> list[Cell]:
+def cells(tested: Sequence[LabTest]) -> list[Cell]:
     """Count each cell of the table."""
     frame = by_test(tested)
     results = []
@@ -321,7 +321,7 @@ def entries() -> list[tuple[str, str, str]]:
     ]
 
 
-def _words(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[tuple[str, str], str]:
+def _words(results: Sequence[Cell], tested: Sequence[LabTest]) -> dict[tuple[str, str], str]:
     """Put what the records have of each attack and statistic into one of the words of `entries`, or "in part"."""
     outcomes = {(cell.attack, cell.statistic): cell.verdict for cell in results}
     frame = by_test(tested)
@@ -332,7 +332,7 @@ def _words(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[tuple[str,
     return outcomes
 
 
-def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[str]:
+def contradictions(results: Sequence[Cell], tested: Sequence[LabTest]) -> list[str]:
     """Return the entries of `provlab.statistics.flaws` that these records do not bear out, one line each.
 
     A test that withstands a disguise finds more than half of the descendants, one that is fooled no more than that, and
@@ -346,7 +346,7 @@ def contradictions(results: Sequence[Cell], tested: Sequence[Tested]) -> list[st
     ]
 
 
-def unmeasured(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[str, list[str]]:
+def unmeasured(results: Sequence[Cell], tested: Sequence[LabTest]) -> dict[str, list[str]]:
     """Return the entries of `provlab.statistics.flaws` of which these records say nothing: attacks by statistic."""
     words_of, missing = _words(results, tested), dict[str, list[str]]()
     for attack, statistic, _ in entries():
@@ -355,7 +355,7 @@ def unmeasured(results: Sequence[Cell], tested: Sequence[Tested]) -> dict[str, l
     return missing
 
 
-def refusal_table(instances: Sequence[Instance], tested: Sequence[Tested]) -> pd.DataFrame:
+def refusal_table(instances: Sequence[Instance], tested: Sequence[LabTest]) -> pd.DataFrame:
     """Return each reason why something was not run, how often, and one example."""
     reasons: dict[str, list[str]] = {}
     for member in instances:

@@ -9,7 +9,7 @@ from provlab.statistics.base import Options
 
 
 @dataclass(frozen=True)
-class Step:
+class CostedStep:
     """One thing to run.
 
     Attributes
@@ -33,15 +33,15 @@ class Step:
 
 _BOTH = ("phi_match", "phi_match_unsigned")
 ORDER = (
-    Step("two blocks, by their weights", "--statistic phi_u --blocks 0,1", ("phi_u",), (0, 1)),
-    Step("all blocks, by their weights", "--statistic phi_u", ("phi_u",)),
-    Step("whatever the order of units", "--statistic phi_match,phi_match_unsigned", _BOTH),
-    Step("activations on random tokens", "--statistic phi_h", ("phi_h",)),
-    Step("any block against any", "--all-blocks --statistic phi_match,phi_match_unsigned", _BOTH, None, True),
+    CostedStep("two blocks, by their weights", "--statistic phi_u --blocks 0,1", ("phi_u",), (0, 1)),
+    CostedStep("all blocks, by their weights", "--statistic phi_u", ("phi_u",)),
+    CostedStep("whatever the order of units", "--statistic phi_match,phi_match_unsigned", _BOTH),
+    CostedStep("activations on random tokens", "--statistic phi_h", ("phi_h",)),
+    CostedStep("any block against any", "--all-blocks --statistic phi_match,phi_match_unsigned", _BOTH, None, True),
 )
 
 
-def minutes(step: Step, shape: str, rates: Rates) -> tuple[float, float, float]:
+def minutes(step: CostedStep, shape: str, rates: Rates) -> tuple[float, float, float]:
     """CPU minutes of a step on two models of a known shape, at the least and at the most, and the GB that it reads."""
     models = shapes_of([f"shape:{shape}*2"]).models
     law = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from provlab.forest.measure import AllWeights, WeightDistance
+from provlab.forest.measure import WeightDistance, WeightsByBlock
 from provlab.statistics.base import Model, Options
 from provlab_study.shared.huref import HuRefA
 
@@ -72,7 +72,7 @@ def huref(a: Model, b: Model) -> float:
 
 def near(a: Model, b: Model) -> float:
     """Less the distance of all weights."""
-    statistic, sides = WeightDistance(), [AllWeights(model) for model in (a, b)]
+    statistic, sides = WeightDistance(), [WeightsByBlock(model) for model in (a, b)]
     own, others = ([side.block(i) for i in statistic.blocks(a, b)] for side in sides)
     blocks = [statistic.compare_block(x, y, None, Options()) for x, y in zip(own, others, strict=True)]
     return -statistic.aggregate(blocks).value
@@ -80,7 +80,7 @@ def near(a: Model, b: Model) -> float:
 
 def sharpness(model: Model) -> float:
     """Mean kurtosis of the matrices of all blocks."""
-    return float(np.mean([AllWeights(model).block(i)[1]["kurtosis"] for i in range(model.anatomy.n_blocks)]))
+    return float(np.mean([WeightsByBlock(model).block(i)[1]["kurtosis"] for i in range(model.anatomy.n_blocks)]))
 
 
 MOTHER = "MoTHer: distance of weights, kurtosis"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provlab_study.iglm.records import Compared
+from provlab_study.iglm.records import TwoSizes
 from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 
 
@@ -12,7 +12,7 @@ def shared_inputs(compared: Sequence[Mapping[str, Any]], *, length: int, share: 
 
     Each side must rest on at least `least` effective draws.
     """
-    rows = [row for row in (Compared(**pair) for pair in compared) if row.length == length]
+    rows = [row for row in (TwoSizes(**pair) for pair in compared) if row.length == length]
     if not rows:
         return Verdict(NOT_RUN, "", "needs two models of a package: provlab run iglm -p fetch=true")
     worth = min(min(row.summary["effective"]) for row in rows)

@@ -5,7 +5,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Compared:
+class TwoSizes:
     """The two sizes after one prompt, as plain data.
 
     Attributes

@@ -22,7 +22,7 @@ N_REDRAWN = 20_000  # random orders of the second model's units
 
 
 @dataclass(frozen=True)
-class Budget:
+class TokenBudget:
     """Pairs of runs that have seen equally many tokens.
 
     Attributes
@@ -40,7 +40,9 @@ class Budget:
     same_start: list[Pair]
 
 
-def budgets(runs: Sequence[str], reruns: Sequence[str], n_budgets: int, n_pairs: int, tokens: int = 0) -> list[Budget]:
+def budgets(
+    runs: Sequence[str], reruns: Sequence[str], n_budgets: int, n_pairs: int, tokens: int = 0
+) -> list[TokenBudget]:
     """Name the pairs at each budget: run 1 and run n + 1, run 2 and run n + 2, ...; run 1 and rerun 1, ...
 
     Parameters
@@ -73,9 +75,9 @@ def budgets(runs: Sequence[str], reruns: Sequence[str], n_budgets: int, n_pairs:
     return [_budget(tokens, list(runs), list(reruns))]
 
 
-def _budget(tokens: int, names: list[str], again: list[str]) -> Budget:
+def _budget(tokens: int, names: list[str], again: list[str]) -> TokenBudget:
     first, second = names[: len(again)], names[len(again) :]
-    return Budget(tokens, list(zip(first, second, strict=True)), list(zip(first, again, strict=True)))
+    return TokenBudget(tokens, list(zip(first, second, strict=True)), list(zip(first, again, strict=True)))
 
 
 def redrawn(gate: NDArray[np.intp], up: NDArray[np.intp], *, rng: np.random.Generator) -> NDArray[np.float64]:

@@ -75,7 +75,7 @@ class Seeded:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SharedTraining:
     """Share of what a model trained that another one has too: 1 if it descends from it, 0 if both trained alone."""
 
     parent: str
@@ -133,7 +133,7 @@ def seeded(models: Mapping[str, PlmCs], seeds: Sequence[int], blocks: int) -> li
     return result
 
 
-def kept(models: Mapping[str, PlmCs], seed: int, blocks: int) -> list[Kept]:
+def kept(models: Mapping[str, PlmCs], seed: int, blocks: int) -> list[SharedTraining]:
     """Return for every ordered pair the share of the first one's path that the second has.
 
     With the draw x, a child c of p has p - x and what it trained itself: <c - x, p - x> / |p - x|^2 is 1 but for the
@@ -141,4 +141,4 @@ def kept(models: Mapping[str, PlmCs], seed: int, blocks: int) -> list[Kept]:
     """
     drawn = replay.weights(LAYERS, seed, blocks)
     path = {atom: replay.paths(drawn, model.tensors) for atom, model in models.items()}
-    return [Kept(p, c, float(path[p] @ path[c] / (path[p] @ path[p]))) for p, c in permutations(models, 2)]
+    return [SharedTraining(p, c, float(path[p] @ path[c] / (path[p] @ path[p]))) for p, c in permutations(models, 2)]

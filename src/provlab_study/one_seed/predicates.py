@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provlab_study.one_seed.measure import Kept, Seeded
+from provlab_study.one_seed.measure import Seeded, SharedTraining
 from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
 
 
@@ -15,7 +15,7 @@ def one_draw(
     Descent leaves a child all of its parent's path but what its own training undid; trainings that began at one draw
     and went their own ways share next to none.
     """
-    drawn, paths = [Seeded(**row) for row in seeded], [Kept(**row) for row in kept]
+    drawn, paths = [Seeded(**row) for row in seeded], [SharedTraining(**row) for row in kept]
     if len(drawn) < models or len(paths) < models * (models - 1):
         return Verdict(NOT_RUN, "", f"needs {models} models of packages: provlab run one_seed -p fetch=true")
     seeds = sorted({row.seed for row in drawn})

@@ -15,7 +15,7 @@ CLEAR = 0.05  # share of inputs by which a side must be more than half
 
 
 @dataclass(frozen=True)
-class Sides(Summary):
+class SuspectSummary(Summary):
     """The base (A) compared with one suspect (B): its name, and its kind (noise, tune or stranger)."""
 
     pair: str
@@ -92,7 +92,7 @@ def one_sided_copies(
     none of copies. The copies of one noise are pooled: each is a replicate, and the mean of their shares in Z is judged
     with its interval (`Bar`). Some case of each noise must be one-sided in the `sweep` over losses as well.
     """
-    rows = read(Sides, sides)
+    rows = read(SuspectSummary, sides)
     copies = [row.pair for row in rows if row.kind == "noise"]
     drawn = [pair.partition(",")[0] for pair in copies]
     enough = [level for level in set(drawn) if drawn.count(level) >= draws]

@@ -31,14 +31,14 @@ _TINY = 1e-9  # stands for a spread of zero
 
 
 @dataclass(frozen=True)
-class Evidence:
+class BlockEvidence:
     """Mean and standard deviation of -ln p over blocks (nats); under independence both are 1."""
 
     mean: float
     sd: float
 
 
-def evidence(width: int, share: float) -> Evidence:
+def evidence(width: int, share: float) -> BlockEvidence:
     """-ln p of one block in which a share of `width` rows has found its partner and the others are matched at random.
 
     Spearman's correlation has then the mean `share` and the variance (1 - share)(1 + 1.8 share) / width: the first
@@ -50,7 +50,7 @@ def evidence(width: int, share: float) -> Evidence:
     values = -pvalues.LN10 * pvalues.log10_p_spearman(distances, width)
     weights = weights / weights.sum()
     mean = float(weights @ values)
-    return Evidence(mean, math.sqrt(float(weights @ (values - mean) ** 2)))
+    return BlockEvidence(mean, math.sqrt(float(weights @ (values - mean) ** 2)))
 
 
 # From evidence to blocks -----------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class BlocksNeeded:
     blocks: int | None
     low: int | None
     high: int | None
-    evidence: Evidence
+    evidence: BlockEvidence
     share: float | None = None
 
 
@@ -156,13 +156,13 @@ def blocks_needed(
     values = -pvalues.LN10 * np.asarray(pilot, dtype=np.float64)
     if values.ndim != 1 or values.size < 2 or not np.isfinite(values).all() or values.min() < 0.0:
         raise InputError(f"pilot must hold log10 p of at least two blocks, finite and at most 0, not {pilot!r}")
-    block = Evidence(float(values.mean()), float(values.std(ddof=1)))
+    block = BlockEvidence(float(values.mean()), float(values.std(ddof=1)))
     margin = float(stats.t.isf(0.025, values.size - 1)) * block.sd / math.sqrt(values.size)
-    low, high = (_blocks(Evidence(block.mean + sign * margin, block.sd), target, power) for sign in (1, -1))
+    low, high = (_blocks(BlockEvidence(block.mean + sign * margin, block.sd), target, power) for sign in (1, -1))
     return BlocksNeeded(_blocks(block, target, power), low, high, block)
 
 
-def _blocks(block: Evidence, target: float, power: float) -> int | None:
+def _blocks(block: BlockEvidence, target: float, power: float) -> int | None:
     numbers = _candidates()
     sure = numbers * block.mean - stats.norm.ppf(power) * np.sqrt(numbers) * block.sd
     enough = sure >= _fisher_threshold(target)

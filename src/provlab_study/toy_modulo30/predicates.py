@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Space:
+class CountedInputs:
     """Inputs of the space, how many of them are valid, and prefixes that went through each network."""
 
     inputs: int
@@ -29,7 +29,7 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Generation:
+class PlainSampling:
     """A model's sequences by plain sampling, how many are valid, and the share by Equation 4, from weighted draws."""
 
     model: str
@@ -40,7 +40,7 @@ class Generation:
 
 
 @dataclass(frozen=True)
-class Run:
+class SampledRatio:
     """A sampled ratio with its 95% intervals; of long runs also the distance of rho(D) for A's and for B's inputs."""
 
     ratio: Numbers
@@ -118,7 +118,7 @@ def _ratio(values: Iterable[float]) -> str:
 
 def _whole(space: Mapping[str, Any], inputs: int) -> Verdict | None:
     """Without all the inputs asked for there is nothing to judge."""
-    enumerated = read(Space, [space])[0].inputs
+    enumerated = read(CountedInputs, [space])[0].inputs
     if enumerated < inputs:
         return Verdict(NOT_RUN, "", f"{enumerated:,} inputs were enumerated; {inputs:,} are asked for")
     return None
@@ -140,7 +140,7 @@ def _distinct(runs: Iterable[Sequence[float]]) -> int:
 
 def generates_valid(generation: Rows, *, share: float, n: int) -> Verdict:
     """Each model's generations must be valid by at least `share`, plainly (interval included) and by Equation 4."""
-    rows = read(Generation, generation)
+    rows = read(PlainSampling, generation)
     if (n_models := len({row.model for row in rows})) < 2:
         return Verdict(NOT_RUN, "", f"{n_models} models generated; two are asked for")
     words, problems, bars = [], [], []
@@ -177,7 +177,9 @@ def sampled_matches_enumeration(
     """
     if missing := _whole(space, inputs):
         return missing
-    runs, repeats, (blind,) = (read(Run, rows) for rows in (sampling["runs"], sampling["repeats"], [sampling["blind"]]))
+    runs, repeats, (blind,) = (
+        read(SampledRatio, rows) for rows in (sampling["runs"], sampling["repeats"], [sampling["blind"]])
+    )
     exact = np.array(sampling["exact"])
     n_runs, n_repeats = (_distinct(run.ratio for run in some) for some in (runs, repeats))
     if n_runs < min_runs or n_repeats < min_repeats or not all(len(run.total_variation) == 2 for run in (*runs, blind)):

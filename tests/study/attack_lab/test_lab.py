@@ -53,14 +53,16 @@ def results():
     result = []
     for origin, values in (("a", (-90.0, -0.3, -80.0)), ("b", (-90.0, -70.0, -80.0))):
         for attack, log10_p in zip(("", "T1", "split=3"), values, strict=True):
-            result.append(measure.Tested(attack, origin, "kin", "phi_match", log10_p, None, None))
+            result.append(measure.LabTest(attack, origin, "kin", "phi_match", log10_p, None, None))
             far = -40.0 if (attack, origin) == ("T1", "a") else -0.2
-            result.append(measure.Tested(attack, origin, "stranger", "phi_match", far, None, None))
+            result.append(measure.LabTest(attack, origin, "stranger", "phi_match", far, None, None))
             refused = "phi_u needs models of equal mlp_width, but a has 4" if attack == "split=3" else None
             own = None if refused else -50.0
-            result.append(measure.Tested(attack, origin, "kin", "phi_u", own, None, refused))
-            result.append(measure.Tested(attack, origin, "stranger", "phi_u", None if refused else -0.4, None, refused))
-    result.append(measure.Tested("align@origin", "a", "framed", "phi_u", -60.0, None, None))
+            result.append(measure.LabTest(attack, origin, "kin", "phi_u", own, None, refused))
+            result.append(
+                measure.LabTest(attack, origin, "stranger", "phi_u", None if refused else -0.4, None, refused)
+            )
+    result.append(measure.LabTest("align@origin", "a", "framed", "phi_u", -60.0, None, None))
     return measure.corrected(result)
 
 
@@ -74,7 +76,7 @@ def test_cells_count_who_is_caught_accused_and_refused():
 
 
 def test_correction_is_over_all_tests_of_a_statistic():
-    barely = [measure.Tested(f"x{i}", "a", "kin", "phi_u", -2.1, None, None) for i in range(3)]
+    barely = [measure.LabTest(f"x{i}", "a", "kin", "phi_u", -2.1, None, None) for i in range(3)]
     assert [item.adjusted for item in measure.corrected(barely[:1])] == [-2.1]
     assert all(item.adjusted > -2 for item in measure.corrected(barely))
 
@@ -98,14 +100,14 @@ def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
 
     def run(caught, accused):
         tests = [
-            measure.Tested(attack, origin, against, statistic, -90.0 if hit else -0.1, None, None)
+            measure.LabTest(attack, origin, against, statistic, -90.0 if hit else -0.1, None, None)
             for attack, against, statistic, hits in (
                 ("T2", "kin", "phi_u", caught),
                 ("align@origin", "framed", "phi_match", accused),
             )
             for origin, hit in zip("ab", hits, strict=True)
         ]
-        refused = measure.Tested("pad=16", "a", "kin", "phi_u", None, None, "phi_u needs models of equal width")
+        refused = measure.LabTest("pad=16", "a", "kin", "phi_u", None, None, "phi_u needs models of equal width")
         tested = measure.corrected([*tests, refused])
         return measure.contradictions(measure.cells(tested), tested)
 
@@ -175,7 +177,7 @@ def test_a_cell_of_the_table_says_what_it_counts():
 def family(models, text, monkeypatch):
     """The models of the suite's own small zoo: a base, its descendant, and two strangers."""
     monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
-    return measure.Family(str(models["base"]), str(models["tuned"]), str(models["other"]), "")
+    return measure.OneBase(str(models["base"]), str(models["tuned"]), str(models["other"]), "")
 
 
 def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch):

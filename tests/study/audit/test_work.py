@@ -1,11 +1,11 @@
 """The order of work: costs follow from the plan of each step, on made-up rates."""
 
-from provlab.planning.rates import Law, Rates
+from provlab.planning.rates import PowerLaw, Rates
 from provlab_study.audit import work
 
 RATES = Rates(
     product=1e11, threads=1.0, prepared=1e8, read=1e9, hashed=1e9, call=1e-3, permuted=1e8, divergence=1e8,
-    easy=Law(256, 1e-2, 2.0), hard=Law(256, 1e-1, 2.0), cores=2,
+    easy=PowerLaw(256, 1e-2, 2.0), hard=PowerLaw(256, 1e-1, 2.0), cores=2,
 )  # fmt: skip
 
 
@@ -19,7 +19,7 @@ def test_costs_of_the_steps():
 def test_comparing_all_with_all_is_charged_for_comparisons_only():
     step = work.ORDER[2]
     once, crossed = (
-        work.minutes(work.Step("", "", step.statistics, None, every), "tiny", RATES) for every in (False, True)
+        work.minutes(work.CostedStep("", "", step.statistics, None, every), "tiny", RATES) for every in (False, True)
     )
-    hardest = work.minutes(work.Step("", "", step.statistics, (0,), False), "tiny", RATES)
+    hardest = work.minutes(work.CostedStep("", "", step.statistics, (0,), False), "tiny", RATES)
     assert crossed[0] > once[0] > hardest[0]

@@ -155,7 +155,7 @@ def unit_rows(W: Rows, *, name: str = "W", keep: NDArray[np.bool_] | None = None
     prepared = UnitRows(np.empty(matrix.shape, np.float32), matrix, scales, np.empty(height), left_out)
     for rows in blocks(height, min(BLOCK_ROWS, 1 + NORMALISED // columns)):
         exact = _scaled(prepared, rows)
-        prepared.lengths[rows] = np.sqrt(np.einsum("ij,ij->i", exact, exact))
+        prepared.lengths[rows] = np.sqrt(np.einsum("ij,ij->i", exact, exact))  # (rows, columns) -> (rows,)
         prepared.unit[rows] = np.divide(exact, prepared.lengths[rows][:, None], out=exact)
     return prepared
 

@@ -74,12 +74,12 @@ def distinct_best(
 def columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> NDArray[np.int64] | None:
     """Those columns of highest energy for which the product and what it leaves open cost least."""
     probed = np.linspace(0, len(first) - 1, PROBED).astype(np.int64)
-    cosines = first.unit[probed] @ second.unit.T
+    cosines = first.unit[probed] @ second.unit.T  # (probed, d) @ (d, m)
     if unsigned:
         np.abs(cosines, out=cosines)
     if _twice(cosines.argmax(axis=1)):
         return None
-    energy = sum(np.einsum("ij,ij->j", side.unit, side.unit) for side in (first, second))
+    energy = sum(np.einsum("ij,ij->j", side.unit, side.unit) for side in (first, second))  # (d,)
     ranked = np.argsort(-energy, kind="stable")
     costs = {}
     for share in SHARES:
@@ -92,13 +92,13 @@ def columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> N
 
 def _split(unit: NDArray[np.float32], few: NDArray[np.int64]) -> Part:
     part = np.take(unit, few, axis=1)
-    rest = 1 - np.einsum("ij,ij->i", part, part, dtype=np.float64)
+    rest = 1 - np.einsum("ij,ij->i", part, part, dtype=np.float64)  # (n,): what the other columns hold
     return part, np.sqrt(rest.clip(0)).astype(np.float32)
 
 
 def _bounds(left: Part, right: Part, unsigned: bool) -> NDArray[np.float32]:
     """What the cosine of each pair of rows cannot pass."""
-    products = left[0] @ right[0].T
+    products = left[0] @ right[0].T  # (n, few) @ (few, m)
     if unsigned:
         np.abs(products, out=products)
     return products + np.outer(left[1], right[1])

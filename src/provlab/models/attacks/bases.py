@@ -84,14 +84,14 @@ def rotations(state: State, aim: Aim) -> State:
             return None
         if role.endswith("norm_bias"):
             scale = gains(state, role.removesuffix("_bias"), block)
-            return scale * (rotation @ (piece / scale))
+            return scale * (rotation @ (piece / scale))  # (d, d) @ (d,)
         if axes[0] == "model" and role not in _TABLES:  # it writes to the stream, a matrix or a bias
-            return rotation @ piece
+            return rotation @ piece  # (d, d) @ (d, inputs), or (d,) of a bias
         norm = None if role in _TABLES else state.anatomy.norm_before(role)
         if norm is None:
-            return piece @ rotation.T
+            return piece @ rotation.T  # (outputs, d) @ (d, d)
         scale = gains(state, norm, block)
-        return (piece * scale) @ rotation.T / scale
+        return (piece * scale) @ rotation.T / scale  # (outputs, d) @ (d, d)
 
     return state.edited(change, unties=True)
 
@@ -236,7 +236,7 @@ def _orthogonal_fixing_ones(n: int, rng: np.random.Generator) -> Matrix:
     # a reflection that takes the first axis to the direction of ones, and back
     mirror = np.full(n, -1 / np.sqrt(n))
     mirror[0] += 1
-    reflection = np.eye(n) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)
+    reflection = np.eye(n) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)  # (n,) @ (n,)
     inner = np.eye(n)
     inner[1:, 1:] = orthogonal(n - 1, rng)
-    return reflection @ inner @ reflection
+    return reflection @ inner @ reflection  # (n, n) thrice

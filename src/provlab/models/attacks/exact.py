@@ -58,7 +58,7 @@ def in_order(state: State, aim: Aim) -> State:
         flat = {role: units[role].double().flatten(1) for role in ("gate", "up", "down") if role in units}
         up, lengths = flat["up"], torch.stack([rows.norm(dim=1) for rows in flat.values()])
         unit = up / up.norm(dim=1, keepdim=True)
-        component = unit @ torch.linalg.svd(unit, full_matrices=False)[2][0]
+        component = unit @ torch.linalg.svd(unit, full_matrices=False)[2][0]  # (h, d) @ (d,)
         keys = up.mean(1), component, up.norm(dim=1), lengths.prod(0)
         order = keys[int(aim.value)].argsort()
         return {role: tensor[order] for role, tensor in units.items()}
@@ -255,13 +255,14 @@ def values(state: State, aim: Aim) -> State:
         turns = [
             orthogonal(head, aim.rng) * aim.rng.uniform(0.5, 2, head) @ orthogonal(head, aim.rng) for _ in range(n_keys)
         ]
-        A = torch.from_numpy(np.stack(turns))
+        A = torch.from_numpy(np.stack(turns))  # (key heads, head, head)
         for role in ("value", "value_bias"):
             if state.anatomy.has(role):
                 piece = state.part(role, block)
+                # (key heads, head, head) @ (key heads, head, inputs)
                 new[role, block] = (A @ piece.reshape(n_keys, head, -1)).reshape(piece.shape)
         output = state.part("output", block)
-        by_head = output.reshape(len(output), n_keys, group, head)
+        by_head = output.reshape(len(output), n_keys, group, head)  # (d, key heads, queries of each, head)
         new["output", block] = torch.einsum("okgi,kij->okgj", by_head, torch.linalg.inv(A)).reshape(output.shape)
     return state.with_parts(new)
 

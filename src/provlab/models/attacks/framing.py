@@ -46,10 +46,11 @@ def posing(state: State, aim: Aim) -> State:
 
     def added(units: Units) -> Units:
         more, stream = next(copies)
+        # (tokens, d) @ (d, h)
         own, theirs = (act(stream @ side["gate"].T) * (stream @ side["up"].T) for side in (units, more))
-        output = own @ units["down"]
+        output = own @ units["down"]  # (tokens, h) @ (h, d)
         down = aim.value * fitted(theirs, output)
-        rest = fitted(own, output - theirs @ down)
+        rest = fitted(own, output - theirs @ down)  # (tokens, copies) @ (copies, d)
         return with_more(units | {"down": rest}, more | {"down": down})
 
     return state.with_units(added, gated=True)
@@ -92,8 +93,8 @@ def rows(state: State, aim: Aim) -> State:
     unseen = torch.tensor(sorted(set.intersection(*short)), dtype=torch.int64)
     rest = torch.ones(len(own), dtype=torch.bool)
     rest[unseen] = False
-    left, _, right = torch.linalg.svd(theirs[rest].T @ own[rest])
-    new = theirs[unseen] @ left @ right
+    left, _, right = torch.linalg.svd(theirs[rest].T @ own[rest])  # (d, rows) @ (rows, d)
+    new = theirs[unseen] @ left @ right  # (unseen, d) @ (d, d) @ (d, d)
     own[unseen] = new * (own[unseen].norm() / new.norm().clamp(min=1e-300))
     return state.with_parts({("embedding", None): own})
 

@@ -82,7 +82,7 @@ def noise(state: State, aim: Aim) -> State:
 
 def _of_rank(matrix: torch.Tensor, rank: int) -> torch.Tensor:
     U, s, Vh = torch.linalg.svd(matrix, full_matrices=False)
-    return (U[:, :rank] * s[:rank]) @ Vh[:rank]
+    return (U[:, :rank] * s[:rank]) @ Vh[:rank]  # (m, rank) @ (rank, n)
 
 
 def rank(state: State, aim: Aim) -> State:

@@ -52,7 +52,7 @@ def _constant(
         down = aim.normal(len(gates), units["down"].shape[1])
         down *= aim.value * units["down"].norm(dim=1).mean() / down.norm(dim=1, keepdim=True)
         down = written(down, levels)
-        constants.append(levels @ down)
+        constants.append(levels @ down)  # (units,) @ (units, d)
         rows = torch.zeros(len(gates), units["up"].shape[1], dtype=torch.float64)
         more = {"gate": rows, "up": rows, "gate_bias": gates, "up_bias": torch.ones_like(gates), "down": down}
         return with_more(units, more)
