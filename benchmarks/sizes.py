@@ -262,7 +262,9 @@ def matched(names: Iterable[str], a: Mlps, b: Mlps, rng: np.random.Generator) ->
             read: list[Any] = [side.block(i) for _, side in sides]
             if name == "phi_anchor":
                 read = [
-                    BlockUnits(views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32))
+                    BlockUnits(
+                        views, applied(side.units[i], model.down[i], "down")[views.gate.places].astype(np.float32)
+                    )
                     for views, (model, side) in zip(read, sides, strict=True)
                 ]
             return get(name).compare_block(*read, i, options)

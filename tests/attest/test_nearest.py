@@ -93,7 +93,7 @@ def test_distances_are_those_of_the_rows_before_rounding():
         (1.0, 1.0, {(0, 1): 0.26}, [1, 2]),  # less than twice the rounding, as lengths
         (1.0, 1.0, {(1, 2): 0.26}, [1, 2]),
         (0.05, 1.0, {}, [1]),
-        (0.03, 1.0, {}, [1, 2]),  # too short a step to be told from a child of the first
+        (0.03, 1.0, {}, [1, 2]),  # too short a step: it looks like a child of the first
         (1.0, 0.03, {}, [1, 2]),
     ],
 )

@@ -109,7 +109,7 @@ def test_the_whole_result_leaves_out_nothing_of_its_text(monkeypatch):
 
 
 def kin(n):
-    """Of a shelf of n models the first ten are kin, and the rest is none."""
+    """The first ten of a shelf of n models are kin, and the others are not."""
     tests = [
         {"source": f"m{k}", "digest": f"d{k}", "test": test, "log10_p": -90.0, "note": "", "error": None}
         | {"adjusted_log10_p": -80.0 - k if k < 10 else 0.0}

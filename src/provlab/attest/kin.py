@@ -173,15 +173,15 @@ class Kin(views.Report):
     def card(self) -> Card:
         """Which models are kin, each with its smallest p-value, how many are not, and what qualifies that."""
         rows = []
-        found = [source for outcome in (KIN, ROWS, ORDER) for source in self._named(outcome)]
-        for source in found[:_SHOWN]:
+        related = [source for outcome in (KIN, ROWS, ORDER) for source in self._named(outcome)]
+        for source in related[:_SHOWN]:
             tests = [test for test in self.tests if test["source"] == source and test["error"] is None]
             least = min(tests, key=lambda test: float(test["adjusted_log10_p"]))
             same = "identical" if least["digest"] == self.digest else self.outcomes[source]
             rows.append((source, same, format_log10_p(least["adjusted_log10_p"]), least["test"]))
         body: list[Any] = [views.Table(("model", "is", "log10 p, corrected", "by"), rows, right=(2,))] * bool(rows)
-        beyond = f"; {len(found) - _SHOWN} more: -v" * (len(found) > _SHOWN)
-        body.append(f"Found {len(found)} of {len(self.outcomes)} models of the shelf{beyond}.")
+        beyond = f"; {len(related) - _SHOWN} more: -v" * (len(related) > _SHOWN)
+        body.append(f"Found {len(related)} of {len(self.outcomes)} models of the shelf{beyond}.")
         failed = [f"{test['source']}: {test['test']}: {test['error']}" for test in self.tests if test["error"]]
         remarks = [
             (
@@ -198,7 +198,7 @@ class Kin(views.Report):
             ("not tested", in_short(NOT_TESTED, 210)),
             ("judged by", self._level()),
         ]
-        tone = RELATED if self._named(KIN) else OPEN if found else QUIET
+        tone = RELATED if self._named(KIN) else OPEN if related else QUIET
         return Card(f"{self._answer()}.", tone, body, [(label, text) for label, text in remarks if text])
 
     def _notes(self) -> list[str]:

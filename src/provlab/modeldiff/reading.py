@@ -125,14 +125,15 @@ def divergences(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         ``(2, rows, predictions)``, nats, at least 0.
     """
     *shape, vocabulary = first.shape
-    one, other = first.reshape(-1, vocabulary), second.reshape(-1, vocabulary)
-    result = torch.empty(2, len(one), dtype=first.dtype, device=first.device)
+    *shape, vocabulary = first.shape
+    of_first, of_second = first.reshape(-1, vocabulary), second.reshape(-1, vocabulary)
+    result = torch.empty(2, len(of_first), dtype=first.dtype, device=first.device)
     # a few laws at a time: on a CPU they stay in its cache, which halves the time; scratch is used again and again
     few = max(1, _NEAR.get(first.device.type, _NEAR["cpu"]) // vocabulary)
-    ratios, laws = torch.empty_like(one[:few]), torch.empty_like(one[:few])
-    for begin in range(0, len(one), few):
+    ratios, laws = torch.empty_like(of_first[:few]), torch.empty_like(of_first[:few])
+    for begin in range(0, len(of_first), few):
         some = slice(begin, begin + few)
-        p, q = one[some], other[some]
+        p, q = of_first[some], of_second[some]
         ratio, law = ratios[: len(p)], laws[: len(p)]
         torch.sub(p, q, out=ratio)
         # a law without a token, at -inf, has 0 * inf there: it adds nothing

@@ -31,7 +31,8 @@ from provlab.models.architectures import (
 )
 from provlab.models.language import language_part
 from provlab.models.layouts import by_tensors
-from provlab.models.part import LANGUAGE
+from provlab.models.part import LANGUAGE, Part, below
+from provlab.models.part_by_shapes import by_shapes
 
 if TYPE_CHECKING:
     import torch
@@ -76,6 +77,13 @@ class Weights(Tensors, Protocol):
 
     def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
         """Read a tensor, or some of its rows."""
+
+
+#: axes of the roles of a part that shapes alone show
+_AXES = {
+    "up": ("mlp", "model"), "gate": ("mlp", "model"), "down": ("model", "mlp"), "up_bias": ("mlp",),
+    "gate_bias": ("mlp",), "down_bias": ("model",), "embedding": ("vocab", "model"), "key_bias": ("key",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -356,9 +364,7 @@ def of(checkpoint: Tensors) -> Anatomy:
     """
     piece = getattr(checkpoint, "part", None)  # a model without files has none
     if piece and (piece.name != LANGUAGE or piece.prefix):
-        from provlab.models.part_by_shapes import by_shapes  # few models are read in part
-
-        return by_shapes(checkpoint, piece)
+        return _of_part(checkpoint, piece)
     try:
         name = checkpoint.architecture
         config: Mapping[str, Any] = checkpoint.config
@@ -551,3 +557,30 @@ def _check_blocks(
                     f"{checkpoint.name} has the tensor {name}, but its config counts {n_blocks} blocks; give "
                     "the config and the weights of one model"
                 )
+
+
+def _of_part(checkpoint: Tensors, piece: Part) -> Anatomy:
+    """Name the tensors of a part that shapes alone show."""
+
+    def tensor(name: str, role: str, block: int | None, transposed: bool) -> TensorPart:
+        shape = checkpoint.shape(name)
+        rows = shape[::-1] if transposed else shape
+        axes = _AXES.get(role, tuple(f"{role} {i}" for i in range(len(shape))))
+        return TensorPart(name, block, (Segment(role, axes),), (rows[0],), shape, transposed, False, 1)
+
+    parts = tuple(tensor(*each) for each in by_shapes(checkpoint, piece))
+    by_role = {role: part for part in parts for role in [part.segments[0].role]}
+    units, table = by_role.get("up"), by_role.get("embedding")
+    wide = (units.shape[0] if units.transposed else units.shape[1]) if units else table.shape[1] if table else 0
+    return Anatomy(
+        architecture=piece.name,
+        n_blocks=1 + max((part.block for part in parts if part.block is not None), default=-1),
+        width=wide,
+        vocab_size=table.shape[0] if table else 0,
+        parts=parts,
+        unnamed=tuple(sorted({*below(checkpoint.tensor_names, piece.prefix)} - {part.name for part in parts})),
+        tied=False,
+        within=checkpoint.architecture,
+        mlp_width=units.sizes[0] if units else 0,
+        part_name=piece.name,
+    )

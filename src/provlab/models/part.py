@@ -82,8 +82,8 @@ def placed(checkpoint: "Checkpoint", part: Part) -> Part:
         return part
     has, lacks = _WORDS[part.name]
     # one block needs no number: then what is called so may be one
-    tops = {".".join(name.split(".")[: k + 1]) for name in names for k in range(name.count("."))}
-    stacks = sorted({path for path, _, _ in in_blocks(names)} or {top for top in tops if re.search(has, top)})
+    heads = {".".join(name.split(".")[: k + 1]) for name in names for k in range(name.count("."))}
+    stacks = sorted({path for path, _, _ in in_blocks(names)} or {head for head in heads if re.search(has, head)})
     fitting = [path for path in stacks if re.search(has, path) and not re.search(lacks, path)]
     if not fitting and part.name == "vision" and len(stacks) == 1 and "image_size" in checkpoint.config:
         fitting = stacks  # a model that does nothing but see needs no name for it

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from provlab.errors import InvalidWeightsError, MissingRoleError, one_line
-from provlab.models.anatomy import Anatomy, TensorPart, Tensors
-from provlab.models.architectures import Segment
 from provlab.models.part import ADAPTER, EMBEDDING, PLACE, Part, below, in_blocks
+
+if TYPE_CHECKING:
+    from provlab.models.anatomy import Tensors
 
 _ATTENTION = re.compile(r"attn|attention|(^|\.)[qkvo]_proj", re.IGNORECASE)
 _TABLE = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|word_embedding)\.weight$")
@@ -15,28 +17,17 @@ _LORA = re.compile(r"(.+)\.lora_([AB])(?:\.[\w-]+)?(?:\.weight)?")
 _DRAWN = (None, True, False, "gaussian")  # ways to begin an adapter that treat its units alike
 _KEYS = re.compile(r"(^|[._])k(ey)?(_proj|_lin|_linear)?\.bias$")
 _CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
-_AXES = {
-    "up": ("mlp", "model"), "gate": ("mlp", "model"), "down": ("model", "mlp"), "up_bias": ("mlp",),
-    "gate_bias": ("mlp",), "down_bias": ("model",), "embedding": ("vocab", "model"), "key_bias": ("key",),
-}  # fmt: skip
 Found = tuple[str, str, int | None, bool]  # name, role, block, transposed
 
 
-def by_shapes(checkpoint: Tensors, part: Part) -> Anatomy:
-    """Read a part by its tensors.
+def by_shapes(checkpoint: "Tensors", part: Part) -> list[Found]:
+    """Find the tensors of a part.
 
     Raises
     ------
     InvalidWeightsError
         There is no MLP, or no one table, that its shapes show.
     """
-
-    def tensor(name: str, role: str, block: int | None, transposed: bool = False) -> TensorPart:
-        shape = checkpoint.shape(name)
-        rows = shape[::-1] if transposed else shape
-        axes = _AXES.get(role, tuple(f"{role} {i}" for i in range(len(shape))))
-        return TensorPart(name, block, (Segment(role, axes),), (rows[0],), shape, transposed, False, 1)
-
     names = below(checkpoint.tensor_names, part.prefix)
     if part.name == ADAPTER:
         entries = list(_pairs(checkpoint, names))
@@ -53,25 +44,10 @@ def by_shapes(checkpoint: Tensors, part: Part) -> Anatomy:
     else:
         tables = [name for name in names if len(checkpoint.shape(name)) == 2]
         entries = [(_one(checkpoint, part, tables), "embedding", None, False)]
-    parts = tuple(tensor(*each) for each in entries)
-    by_role = {role: part for part in parts for role in [part.segments[0].role]}
-    units, table = by_role.get("up"), by_role.get("embedding")
-    wide = (units.shape[0] if units.transposed else units.shape[1]) if units else table.shape[1] if table else 0
-    return Anatomy(
-        architecture=part.name,
-        n_blocks=1 + max((block for _, _, block, _ in entries if block is not None), default=-1),
-        width=wide,
-        vocab_size=table.shape[0] if table else 0,
-        parts=parts,
-        unnamed=tuple(sorted({*names} - {name for name, *_ in entries})),
-        tied=False,
-        within=checkpoint.architecture,
-        mlp_width=units.sizes[0] if units else 0,
-        part_name=part.name,
-    )
+    return entries
 
 
-def _one(checkpoint: Tensors, part: Part, tables: list[str]) -> str:
+def _one(checkpoint: "Tensors", part: Part, tables: list[str]) -> str:
     if len(tables) == 1:
         return tables[0]
     shown = f"{len(tables)} matrices and no block" if tables else "no matrix"
@@ -80,7 +56,7 @@ def _one(checkpoint: Tensors, part: Part, tables: list[str]) -> str:
     )
 
 
-def _stack(checkpoint: Tensors, names: Collection[str], path: str) -> Iterator[Found]:
+def _stack(checkpoint: "Tensors", names: Collection[str], path: str) -> Iterator[Found]:
     """Yield the tensors of the blocks below a path, those of MLPs by their roles, and all others of up to two axes."""
     blocks: dict[int, dict[str, str]] = {}
     for name in names:
@@ -93,7 +69,7 @@ def _stack(checkpoint: Tensors, names: Collection[str], path: str) -> Iterator[F
         yield from _block(checkpoint, blocks[block], number, f"block {block} below {path}")
 
 
-def _block(checkpoint: Tensors, block: Mapping[str, str], number: int, where: str) -> Iterator[Found]:
+def _block(checkpoint: "Tensors", block: Mapping[str, str], number: int, where: str) -> Iterator[Found]:
     """Yield the tensors of one block, by their place in it."""
     roles = dict(_mlp(checkpoint, block, where))
     keys = [within for within in block if _KEYS.search(within) and not _CROSS.search(within)]
@@ -105,7 +81,7 @@ def _block(checkpoint: Tensors, block: Mapping[str, str], number: int, where: st
             yield name, role, number, transposed
 
 
-def _single(checkpoint: Tensors, names: Collection[str], prefix: str) -> Iterator[Found]:
+def _single(checkpoint: "Tensors", names: Collection[str], prefix: str) -> Iterator[Found]:
     """Yield the tensors below a prefix that is that of one block without a number; none where it has no MLP."""
     inside = {name.removeprefix(f"{prefix}."): name for name in names}
     try:
@@ -114,7 +90,7 @@ def _single(checkpoint: Tensors, names: Collection[str], prefix: str) -> Iterato
         return
 
 
-def _mlp(checkpoint: Tensors, block: Mapping[str, str], where: str) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _mlp(checkpoint: "Tensors", block: Mapping[str, str], where: str) -> Iterator[tuple[str, tuple[str, bool]]]:
     """Yield the tensors of an MLP by their place in the block, with role and whether rows are inputs."""
     shapes = {within: checkpoint.shape(name) for within, name in block.items() if not _ATTENTION.search(within)}
     matrices = {within: shape for within, shape in shapes.items() if len(shape) == 2 and shape[0] != shape[1]}
@@ -143,7 +119,7 @@ def _mlp(checkpoint: Tensors, block: Mapping[str, str], where: str) -> Iterator[
                 yield bias, (f"{role}_bias", False)
 
 
-def _pairs(checkpoint: Tensors, names: Collection[str]) -> Iterator[Found]:
+def _pairs(checkpoint: "Tensors", names: Collection[str]) -> Iterator[Found]:
     """Yield A and B of each pair of an adapter, as up and down projection of a block.
 
     Raises

@@ -198,11 +198,9 @@ class WeightFiles:
         self.others = tuple(other.file for other in others)
         self.format = kind
         if kind.pickled and not allow_pickle:
-            if first.endswith(".bin") and source.here(first):
-                from provlab.models import diagnose  # rarely met
-
-                if other := diagnose.content(source.path(first), pickled=True):
-                    raise CheckpointError(f"{source.label} has {first}, but {other}")
+            named_so = first.endswith(".bin") and source.here(first)
+            if named_so and (other := diagnose.content(source.path(first), pickled=True)):
+                raise CheckpointError(f"{source.label} has {first}, but {other}")
             raise CheckpointError(
                 f"{source.label} has weights only as pickle ({kind.single}); convert them to safetensors, or "
                 "pass --allow-pickle (allow_pickle=True) if you trust the source"
