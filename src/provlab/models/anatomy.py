@@ -31,7 +31,8 @@ from provlab.models.architectures import (
 )
 from provlab.models.language import language_part
 from provlab.models.layouts import by_tensors
-from provlab.models.part import LANGUAGE, Part, below
+from provlab.models.part import LANGUAGE, below
+from provlab.models.part import Part as PartOfModel
 from provlab.models.part_by_shapes import by_shapes
 
 if TYPE_CHECKING:
@@ -559,7 +560,7 @@ def _check_blocks(
                 )
 
 
-def _of_part(checkpoint: Tensors, piece: Part) -> Anatomy:
+def _of_part(checkpoint: Tensors, piece: PartOfModel) -> Anatomy:
     """Name the tensors of a part that shapes alone show."""
 
     def tensor(name: str, role: str, block: int | None, transposed: bool) -> TensorPart:
