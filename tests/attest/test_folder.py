@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import reports
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from google.protobuf import json_format
@@ -51,9 +52,9 @@ def rebuild(folder, content, **texts):
 
 
 def test_a_report_is_recomputed_bit_for_bit(report, models, tmp_path):
-    assert folders.verify(report).endswith("compare of 2 models, recomputed bit for bit")
+    assert reports.verify(report).endswith("compare of 2 models, recomputed bit for bit")
     moved = [shutil.copytree(models[name], tmp_path / f"other-{name}") for name in ("base", "tuned")]
-    assert folders.verify(report, [str(path) for path in moved]).endswith("bit for bit\nPictures were not compared.")
+    assert reports.verify(report, [str(path) for path in moved]).endswith("bit for bit\nPictures were not compared.")
 
 
 def test_the_statement_is_in_toto_s_and_the_pedigree_cyclonedx_s(report):
@@ -180,7 +181,7 @@ def test_forged_folders_that_agree_with_themselves_are_refused_by_the_models(rep
         except (KeyError, TypeError):  # a question that there is not
             continue
         with pytest.raises(ProvlabError) as caught:
-            folders.verify(folder)
+            reports.verify(folder)
         assert "\n" not in str(caught.value), at
 
 
@@ -192,11 +193,11 @@ def test_a_forged_page_and_swapped_models_are_refused(copy, models):
     ):
         rebuild(copy, load(copy), index=forged)
         with pytest.raises(EvidenceError, match=r"index\.html does not show this result"):
-            folders.verify(copy)
+            reports.verify(copy)
     with pytest.raises(EvidenceError, match=r"tuned is not .*base: model.safetensors.sha256 is \w+, not \w+"):
-        folders.verify(copy, [models["tuned"], models["base"]])
+        reports.verify(copy, [models["tuned"], models["base"]])
     with pytest.raises(EvidenceError, match="the report is of 2 models, and 1 are given"):
-        folders.verify(copy, [models["tuned"]])
+        reports.verify(copy, [models["tuned"]])
 
 
 def test_claims_of_another_machine_open_the_stated_tolerance_and_no_more(copy):
@@ -208,17 +209,17 @@ def test_claims_of_another_machine_open_the_stated_tolerance_and_no_more(copy):
     page = (copy / "index.html").read_text().replace(ours[0], "another").replace(f"torch {ours[1]}", "torch 9.9")
     content["result"]["statistics"]["phi_u"]["value"] *= 1 + 1e-5
     rebuild(copy, content, index=page)
-    text = folders.verify(copy)
+    text = reports.verify(copy)
     assert "recomputed within 0.001\nThe folder claims processor another (here" in text
     assert f"torch 9.9 (here {ours[1]}), which nothing proves: for this its numbers may be off by 0.001.\n" in text
     forged = re.sub(r"-\d+\.\d", lambda match: f"{2 * float(match[0]):.1f}", page.partition("<table")[2], count=1)
     rebuild(copy, content, index=page.partition("<table")[0] + "<table" + forged)
     with pytest.raises(EvidenceError, match=r"index\.html does not show this result"):
-        folders.verify(copy)
+        reports.verify(copy)
     content["result"]["statistics"]["phi_u"]["value"] *= 1 + 1e-2
     rebuild(copy, content, index=page)
     with pytest.raises(EvidenceError, match=r"phi_u\.value is .* in the report, and .* recomputed"):
-        folders.verify(copy)
+        reports.verify(copy)
 
 
 @pytest.mark.parametrize(

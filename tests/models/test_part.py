@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import reports
 from safetensors.numpy import save_file
 
 import provlab
@@ -258,7 +259,7 @@ def test_a_tree_of_towers_joins_those_that_share_one(kept, tmp_path):
     assert [len(family.models) for family in result.families] == [3, 1]
     assert "no clock: there is no embedding" in json.dumps(result.to_json())
     folder.write(tmp_path / "report", "tree", {"outgroup": None, "statistic": "phi_u", "seed": 0}, result)
-    assert "recomputed bit for bit" in folder.verify(tmp_path / "report")
+    assert "recomputed bit for bit" in reports.verify(tmp_path / "report")
     tables = provlab.tree([f"{kept[name]}::embedding" for name in "abc"], statistic="phi_e", progress=False)
     assert [len(family.models) for family in tables.families] == [2, 1]
 

@@ -129,11 +129,6 @@ def read(folder: Path) -> Json:
     return content
 
 
-def verify(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = False) -> str:
-    """Recompute a report as `recompute` does, and say how well it agrees."""
-    return "\n".join(recompute(folder, models, allow_pickle=allow_pickle)[0])
-
-
 def recompute(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = False) -> tuple[list[str], Answer]:
     """Recompute a report from the models' bytes; return how well it agrees, in sentences, and the result.
 

@@ -363,7 +363,7 @@ def of(checkpoint: Tensors) -> Anatomy:
     InvalidWeightsError
         A tensor is missing, superfluous (a block too many), or has a shape that contradicts the config.
     """
-    piece = getattr(checkpoint, "part", None)  # a model without files has none
+    piece = getattr(checkpoint, "piece", None)  # a model without files has none
     if piece and (piece.name != LANGUAGE or piece.prefix):
         return _of_part(checkpoint, piece)
     try:

@@ -107,7 +107,7 @@ class Checkpoint:
         Short label for tables and plots.
     config
         The content of ``config.json``.
-    part
+    piece
         The part that alone is compared, see `provlab.models.part`; mostly none.
     """
 
@@ -123,7 +123,7 @@ class Checkpoint:
     ) -> None:
         self.source = source
         self.name = name
-        self.part: part.Part | None = None
+        self.piece: part.Part | None = None
         self._files = files
         self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
@@ -228,7 +228,7 @@ class Checkpoint:
             weights, placed = whole._weights, part.placed(whole, piece)
         label, notes = f"{whole.name}::{piece.name}", (*whole.notes, part.note(whole.name, placed))
         made = cls(f"{whole.source}::{piece}", label, whole._files, weights=weights, notes=notes)
-        made.part = placed
+        made.piece = placed
         return made
 
     @classmethod
@@ -269,7 +269,7 @@ class Checkpoint:
     def digest(self) -> str:
         """Hex SHA-256 over the names and SHA-256 of config and weight files: equal digests, equal models."""
         lines = [f"{name} {self._files.sha256(name)}\n" for name in self._decisive]
-        lines += [f"part {self.part}\n"] if self.part else []
+        lines += [f"part {self.piece}\n"] if self.piece else []
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     @cached_property
@@ -410,7 +410,7 @@ class Checkpoint:
         """
         from provlab.models import loading
 
-        if self.part and self.part.name != part.LANGUAGE:
+        if self.piece and self.piece.name != part.LANGUAGE:
             raise InputError(f"{self.name} is a part of a model, which is compared by its weights, and not run")
         key = str(dtype or "torch.float32"), device
         if self._kept is not None and key in self._kept:

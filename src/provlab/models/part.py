@@ -122,5 +122,5 @@ def in_blocks(names: Collection[str]) -> Iterator[tuple[str, int, str]]:
 
 def language(checkpoint: "Tensors") -> bool:
     """Whether what is read is the language part of a model that does more."""
-    part: Part | None = getattr(checkpoint, "part", None)
+    part: Part | None = getattr(checkpoint, "piece", None)
     return sees(checkpoint.config) and (part is None or part.name == LANGUAGE)

@@ -1,0 +1,8 @@
+"""What a report says of itself once it is recomputed."""
+
+from provlab.attest import folder
+
+
+def verify(path, models=(), **options):
+    """The sentences on how well a recomputed report agrees, a line each."""
+    return "\n".join(folder.recompute(path, models, **options)[0])
