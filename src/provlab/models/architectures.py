@@ -8,6 +8,7 @@ Axes carry symbolic names. Two axes with the same name are indexed by the same u
 (``key`` has fewer with grouped queries), ``head`` one head.
 """
 
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -237,6 +238,10 @@ def described(name: str) -> Architecture:
     )
 
 
+#: names of heads that no row of the table has
+_HEAD = re.compile(r"(qa_outputs|classifier|score)\.")
+
+
 def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Return the class of the base model, where a file holds no more than that of the class that its config names.
 
@@ -249,6 +254,8 @@ def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> st
     architecture = described(name)
     embedding, outside = architecture.parts[0].name, [part for part in architecture.parts if part.outside]
     if not architecture.prefix or embedding not in names or any(n.startswith(architecture.prefix) for n in names):
+        return None
+    if any(_HEAD.match(n) for n in names):
         return None
     tied = config.get("tie_word_embeddings", True) and bool(outside) and all(part.optional for part in outside)
     return None if tied or any(part.name in names for part in outside) else base

@@ -431,7 +431,7 @@ class Verdict:
         """Statistics that were not asked and may say more of the two models, by the outcome; two at most."""
         if self.outcome in (ORDER, ROWS):
             names = [*flaws.STANDING, *(name for name in flaws.ORDER_FREE if name not in flaws.ROWS)]
-        elif self.outcome == UNTESTED and not self._evidence.unread:
+        elif self.outcome == UNTESTED and not (self._tested and self._evidence.unread):
             names = [*flaws.STANDING, *flaws.ORDER_FREE, *(() if self._tested else flaws.ANY_SHAPE)]
         elif self.outcome == NOT_REJECTED and (hiding := flaws.hiding(self._tested)):
             names = [name for name in hiding[0].withstand if all(name in flaw.withstand for flaw in hiding)]
