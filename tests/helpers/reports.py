@@ -1,4 +1,4 @@
-"""What a report says of itself once it is recomputed."""
+"""Words of a report on how well it was recomputed."""
 
 from provlab.attest import folder
 

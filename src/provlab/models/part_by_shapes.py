@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Any, TypeAlias
 
 from provlab.errors import InvalidWeightsError, MissingRoleError, one_line
 from provlab.models.part import ADAPTER, EMBEDDING, PLACE, Part, below, in_blocks
 
-if TYPE_CHECKING:
-    from provlab.models.anatomy import Tensors
+#: a class of `provlab.models.anatomy`, which is not imported: that module calls this one
+Tensors: TypeAlias = Any
 
 _ATTENTION = re.compile(r"attn|attention|(^|\.)[qkvo]_proj", re.IGNORECASE)
 _TABLE = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|word_embedding)\.weight$")
@@ -20,7 +20,7 @@ _CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
 Found = tuple[str, str, int | None, bool]  # name, role, block, transposed
 
 
-def by_shapes(checkpoint: "Tensors", part: Part) -> list[Found]:
+def by_shapes(checkpoint: Tensors, part: Part) -> list[Found]:
     """Find the tensors of a part.
 
     Raises
@@ -47,7 +47,7 @@ def by_shapes(checkpoint: "Tensors", part: Part) -> list[Found]:
     return entries
 
 
-def _one(checkpoint: "Tensors", part: Part, tables: list[str]) -> str:
+def _one(checkpoint: Tensors, part: Part, tables: list[str]) -> str:
     if len(tables) == 1:
         return tables[0]
     shown = f"{len(tables)} matrices and no block" if tables else "no matrix"
@@ -56,7 +56,7 @@ def _one(checkpoint: "Tensors", part: Part, tables: list[str]) -> str:
     )
 
 
-def _stack(checkpoint: "Tensors", names: Collection[str], path: str) -> Iterator[Found]:
+def _stack(checkpoint: Tensors, names: Collection[str], path: str) -> Iterator[Found]:
     """Yield the tensors of the blocks below a path, those of MLPs by their roles, and all others of up to two axes."""
     blocks: dict[int, dict[str, str]] = {}
     for name in names:
@@ -69,7 +69,7 @@ def _stack(checkpoint: "Tensors", names: Collection[str], path: str) -> Iterator
         yield from _block(checkpoint, blocks[block], number, f"block {block} below {path}")
 
 
-def _block(checkpoint: "Tensors", block: Mapping[str, str], number: int, where: str) -> Iterator[Found]:
+def _block(checkpoint: Tensors, block: Mapping[str, str], number: int, where: str) -> Iterator[Found]:
     """Yield the tensors of one block, by their place in it."""
     roles = dict(_mlp(checkpoint, block, where))
     keys = [within for within in block if _KEYS.search(within) and not _CROSS.search(within)]
@@ -81,7 +81,7 @@ def _block(checkpoint: "Tensors", block: Mapping[str, str], number: int, where: 
             yield name, role, number, transposed
 
 
-def _single(checkpoint: "Tensors", names: Collection[str], prefix: str) -> Iterator[Found]:
+def _single(checkpoint: Tensors, names: Collection[str], prefix: str) -> Iterator[Found]:
     """Yield the tensors below a prefix that is that of one block without a number; none where it has no MLP."""
     inside = {name.removeprefix(f"{prefix}."): name for name in names}
     try:
@@ -90,7 +90,7 @@ def _single(checkpoint: "Tensors", names: Collection[str], prefix: str) -> Itera
         return
 
 
-def _mlp(checkpoint: "Tensors", block: Mapping[str, str], where: str) -> Iterator[tuple[str, tuple[str, bool]]]:
+def _mlp(checkpoint: Tensors, block: Mapping[str, str], where: str) -> Iterator[tuple[str, tuple[str, bool]]]:
     """Yield the tensors of an MLP by their place in the block, with role and whether rows are inputs."""
     shapes = {within: checkpoint.shape(name) for within, name in block.items() if not _ATTENTION.search(within)}
     matrices = {within: shape for within, shape in shapes.items() if len(shape) == 2 and shape[0] != shape[1]}
@@ -119,7 +119,7 @@ def _mlp(checkpoint: "Tensors", block: Mapping[str, str], where: str) -> Iterato
                 yield bias, (f"{role}_bias", False)
 
 
-def _pairs(checkpoint: "Tensors", names: Collection[str]) -> Iterator[Found]:
+def _pairs(checkpoint: Tensors, names: Collection[str]) -> Iterator[Found]:
     """Yield A and B of each pair of an adapter, as up and down projection of a block.
 
     Raises
