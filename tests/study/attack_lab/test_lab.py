@@ -118,7 +118,7 @@ def test_entries_of_the_table_of_flaws_that_a_run_contradicts():
 
 
 def framed(statistic, attack="mimics+experts=2@origin", log10_p=None, refused=None):
-    return measure.Tested(attack, "a", measure.FRAMED, statistic, log10_p, None, refused)
+    return measure.LabTest(attack, "a", measure.FRAMED, statistic, log10_p, None, refused)
 
 
 def test_what_a_framing_makes_of_a_test_that_gives_no_p_value():
