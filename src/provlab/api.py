@@ -32,6 +32,14 @@ def with_text(options: Options, names: Sequence[str], text: str | None) -> Optio
     return replace(options, text=text or "")
 
 
+def fitting(opened: OpenedModels, usual: Sequence[str]) -> list[str]:
+    """Return the usual tests; where no model has a block, as tables taken alone, those of an embedding."""
+    if any(model.anatomy.n_blocks for model in opened.models.values()):
+        return list(usual)
+    by_name = {name: registry.get(name) for name in registry.REGISTRY}
+    return [name for name, test in by_name.items() if test.roles == ("embedding",) and test.assumptions]
+
+
 def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, Any], ...]:
     """What a report says of each model, and what decides which statistics could read it.
 
@@ -136,12 +144,7 @@ def compare(
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
-    if statistics is None and not any(model.anatomy.n_blocks for model in opened.models.values()):
-        names = [
-            name
-            for name in registry.REGISTRY
-            if registry.get(name).roles == ("embedding",) and registry.get(name).assumptions
-        ]
+    names = names if statistics else fitting(opened, names)
     whole = options.units is None and not until_settled
     if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from provlab import plugins
 from provlab import statistics as registry
-from provlab.api import described, with_text
+from provlab.api import described, fitting, with_text
 from provlab.engine.lineage import Lineage
 from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
@@ -91,6 +91,7 @@ def study(
         budget_for(memory)  # refuses what is no size
         train_missing(models)
         opened = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
+        names = names if statistics else fitting(opened, names)
         options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
         records = run_pairs(
             opened,

@@ -151,6 +151,12 @@ def test_an_embedding_alone_is_compared_by_tests_of_tables(kept, b, alike):
         provlab.compare(f"{kept['a']}::embedding", f"{kept[b]}::embedding", statistics=["phi_u"], progress=False)
 
 
+def test_a_study_of_embeddings_is_by_tests_of_tables_too(kept):
+    report = provlab.study([f"{kept[name]}::embedding" for name in "abc"], progress=False)
+    assert {record.statistic for record in report.records if record.outcome} >= {"phi_e", "phi_axes", "phi_unseen"}
+    assert all(record.outcome for record in report.records)
+
+
 def test_a_part_says_what_it_is_and_is_no_other(kept):
     _, result = p_of(kept, "a::vision", "b::vision")
     notes = [note for model in result.models for note in model["notes"]]
