@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 
 from provlab import studying
-from provlab.errors import NotComparableError
-from provlab.models.anatomy import MissingRoleError, of
+from provlab.errors import MissingRoleError, NotComparableError
+from provlab.models.anatomy import of
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics import phi_l2

@@ -39,6 +39,8 @@ KEYS = {
     "blocks": ("num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "model": ("hidden_size", "n_embd", "d_model", "dim"),
 }
+#: names of heads that no row of the table has
+_HEAD = re.compile(r"(qa_outputs|classifier|score)\.")
 _MOST = {"blocks": 2_000, "decoders": 2_000, "experts": 10_000}  # numbers beyond these are damage
 
 
@@ -59,7 +61,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Part:
+class Row:
     """One tensor of the file, or one per block if its name holds ``{block}``, or ``{decoder}`` in a second stack.
 
     Attributes
@@ -110,7 +112,7 @@ class Part:
 class Architecture:
     """The meaning of one name in ``config.json``; the table explains the attributes."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Row, ...]
     prefix: str = ""
     aliases: tuple[tuple[str, str], ...] = ()
     centred: bool = False
@@ -174,7 +176,7 @@ def _in_table(name: str) -> Architecture:
         raise ValueError(f"architectures.toml, {name}: {error}") from error
 
 
-def _parts(text: str) -> Iterator[Part]:
+def _parts(text: str) -> Iterator[Row]:
     """Read rows of the table; a line without a dot names a group, with arguments for the names in braces."""
     for line in filter(str.strip, text.splitlines()):
         name, *words = line.split()
@@ -190,12 +192,12 @@ def _parts(text: str) -> Iterator[Part]:
         options: dict[str, Any] = {mark.partition("=")[0]: mark.partition("=")[2] or True for mark in marks}
         segments = tuple(map(_segment, roles.replace("],", "] ").split() if "[" in roles else roles.split(",")))
         tensor, _, bias = name.partition("+")
-        yield Part(tensor.removesuffix("?"), segments, optional=tensor.endswith("?"), **options)
+        yield Row(tensor.removesuffix("?"), segments, optional=tensor.endswith("?"), **options)
         if bias:
             options.pop("transposed", None)
             of_bias = tuple(Segment(f"{segment.role}_bias", segment.axes[:1]) for segment in segments)
             bare = tensor.removesuffix("?").removesuffix("weight")
-            yield Part(f"{bare}bias", of_bias, optional=bias.endswith("?"), **options)
+            yield Row(f"{bare}bias", of_bias, optional=bias.endswith("?"), **options)
 
 
 def _segment(text: str) -> Segment:
@@ -238,10 +240,6 @@ def described(name: str) -> Architecture:
     )
 
 
-#: names of heads that no row of the table has
-_HEAD = re.compile(r"(qa_outputs|classifier|score)\.")
-
-
 def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Return the class of the base model, where a file holds no more than that of the class that its config names.
 
@@ -255,10 +253,9 @@ def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> st
     embedding, outside = architecture.parts[0].name, [part for part in architecture.parts if part.outside]
     if not architecture.prefix or embedding not in names or any(n.startswith(architecture.prefix) for n in names):
         return None
-    if any(_HEAD.match(n) for n in names):
-        return None
     tied = config.get("tie_word_embeddings", True) and bool(outside) and all(part.optional for part in outside)
-    return None if tied or any(part.name in names for part in outside) else base
+    there = any(part.name in names for part in outside) or any(map(_HEAD.match, names))
+    return None if tied or there else base
 
 
 def without_mlps(name: str) -> str | None:
@@ -338,7 +335,7 @@ def config_axis(axis: str) -> str:
 
 def instances(
     architecture: Architecture, sizes: Mapping[str, int]
-) -> Iterator[tuple[Part, int | None, int | None, int | None]]:
+) -> Iterator[tuple[Row, int | None, int | None, int | None]]:
     """Yield every part with each block it exists for, the block's number in its stack, and each expert.
 
     Blocks of a decoder come after those of its encoder.

@@ -10,14 +10,11 @@ read in this way (`Anatomy.named`).
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
 from provlab.models.architectures import Architecture, layouts
-
-#: `provlab.models.anatomy`'s own classes, which are not imported: that module calls this one
-Anatomy: TypeAlias = Any
-Tensors: TypeAlias = Any
+from provlab.models.roles import Anatomy, Tensors
 
 
 def by_tensors(

@@ -12,14 +12,11 @@ of a pair alike, as it does hidden units, where they were drawn at random; so ph
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from provlab.errors import InputError, nearest, one_line
 from provlab.models.architectures import sees
-
-#: classes of `provlab.models.anatomy` and `.checkpoint`, which are not imported: these modules call this one
-Tensors: TypeAlias = Any
-Checkpoint: TypeAlias = Any
+from provlab.models.roles import Tensors
 
 LANGUAGE, EMBEDDING, ADAPTER = "language", "embedding", "adapter"
 #: part -> what the path of its blocks has in it, and what it lacks
@@ -62,7 +59,7 @@ def split(source: str | Path) -> tuple[str, Part | None]:
     return match["source"], Part(name, prefix)
 
 
-def placed(checkpoint: Checkpoint, part: Part) -> Part:
+def placed(checkpoint: Tensors, part: Part) -> Part:
     """Return the part with the prefix of its tensors; of the language part and an embedding it stays empty.
 
     Raises

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, TypeAlias
 
 from provlab.errors import InvalidWeightsError, MissingRoleError, one_line
+from provlab.models.architectures import Segment
 from provlab.models.part import ADAPTER, EMBEDDING, PLACE, Part, below, in_blocks
-
-#: a class of `provlab.models.anatomy`, which is not imported: that module calls this one
-Tensors: TypeAlias = Any
+from provlab.models.roles import Anatomy, TensorPart, Tensors
 
 _ATTENTION = re.compile(r"attn|attention|(^|\.)[qkvo]_proj", re.IGNORECASE)
 _TABLE = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|word_embedding)\.weight$")
@@ -17,17 +15,49 @@ _LORA = re.compile(r"(.+)\.lora_([AB])(?:\.[\w-]+)?(?:\.weight)?")
 _DRAWN = (None, True, False, "gaussian")  # ways to begin an adapter that treat its units alike
 _KEYS = re.compile(r"(^|[._])k(ey)?(_proj|_lin|_linear)?\.bias$")
 _CROSS = re.compile(r"cross|encoder_attn|EncDec", re.IGNORECASE)
+#: axes of the roles of a part that shapes alone show
+_AXES = {
+    "up": ("mlp", "model"), "gate": ("mlp", "model"), "down": ("model", "mlp"), "up_bias": ("mlp",),
+    "gate_bias": ("mlp",), "down_bias": ("model",), "embedding": ("vocab", "model"), "key_bias": ("key",),
+}  # fmt: skip
 Found = tuple[str, str, int | None, bool]  # name, role, block, transposed
 
 
-def by_shapes(checkpoint: Tensors, part: Part) -> list[Found]:
-    """Find the tensors of a part.
+def by_shapes(checkpoint: Tensors, piece: Part) -> Anatomy:
+    """Name the tensors of a part that shapes alone show.
 
     Raises
     ------
     InvalidWeightsError
-        There is no MLP, or no one table, that its shapes show.
+        There is no MLP, or no one table, that they show.
     """
+
+    def tensor(name: str, role: str, block: int | None, transposed: bool) -> TensorPart:
+        shape = checkpoint.shape(name)
+        rows = shape[::-1] if transposed else shape
+        axes = _AXES.get(role, tuple(f"{role} {i}" for i in range(len(shape))))
+        return TensorPart(name, block, (Segment(role, axes),), (rows[0],), shape, transposed, False, 1)
+
+    parts = tuple(tensor(*each) for each in _found(checkpoint, piece))
+    by_role = {role: part for part in parts for role in [part.segments[0].role]}
+    units, table = by_role.get("up"), by_role.get("embedding")
+    wide = (units.shape[0] if units.transposed else units.shape[1]) if units else table.shape[1] if table else 0
+    return Anatomy(
+        architecture=piece.name,
+        n_blocks=1 + max((part.block for part in parts if part.block is not None), default=-1),
+        width=wide,
+        vocab_size=table.shape[0] if table else 0,
+        parts=parts,
+        unnamed=tuple(sorted({*below(checkpoint.tensor_names, piece.prefix)} - {part.name for part in parts})),
+        tied=False,
+        within=checkpoint.architecture,
+        mlp_width=units.sizes[0] if units else 0,
+        part_name=piece.name,
+    )
+
+
+def _found(checkpoint: Tensors, part: Part) -> list[Found]:
+    """Find the tensors of a part."""
     names = below(checkpoint.tensor_names, part.prefix)
     if part.name == ADAPTER:
         entries = list(_pairs(checkpoint, names))
