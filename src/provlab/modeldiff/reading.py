@@ -125,7 +125,6 @@ def divergences(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         ``(2, rows, predictions)``, nats, at least 0.
     """
     *shape, vocabulary = first.shape
-    *shape, vocabulary = first.shape
     of_first, of_second = first.reshape(-1, vocabulary), second.reshape(-1, vocabulary)
     result = torch.empty(2, len(of_first), dtype=first.dtype, device=first.device)
     # a few laws at a time: on a CPU they stay in its cache, which halves the time; scratch is used again and again
