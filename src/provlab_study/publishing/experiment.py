@@ -300,8 +300,8 @@ class Summary:
     Attributes
     ----------
     lead : bool, None or str
-        Whether the sentences under the title hold in this run; None if its records cannot say, `UNDECIDED` if they do
-        not decide.
+        Whether the sentences under the title hold in this run; None if its records cannot say, `PARTLY` if they
+        cannot say all of it, `UNDECIDED` if they do not decide.
     findings : tuple
         The same and the sentence, for each sentence of the summary.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, Verdict
-from provlab_study.publishing.page import UNDECIDED
+from provlab_study.publishing.page import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
 _TRUTH: dict[str, bool | str | None] = {
@@ -90,10 +90,14 @@ Truth = Judgement | Sequence["Judgement | bool | str | None"] | bool | str | Non
 
 
 def truth(support: Truth) -> bool | str | None:
-    """Whether a sentence holds: True, False, None for what was not tried, `UNDECIDED` for what is within its spread."""
+    """Whether a sentence holds: True, False, None or `PARTLY` for what was not tried, `UNDECIDED` within its spread."""
     if isinstance(support, Judgement):
         return _TRUTH[support.verdict.status]
     if isinstance(support, list | tuple):
         parts = [truth(part) for part in support]
-        return next((worst for worst in (False, None, UNDECIDED) if worst in parts), True)
+        if False in parts:
+            return False
+        if None in parts:
+            return None if all(part is None for part in parts) else PARTLY
+        return next((worst for worst in (PARTLY, UNDECIDED) if worst in parts), True)
     return support if support is None or isinstance(support, str) else bool(support)

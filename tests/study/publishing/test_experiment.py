@@ -193,7 +193,14 @@ def test_a_claim_is_judged_by_its_own_function_alone():
 
 @pytest.mark.parametrize(
     ("parts", "expected"),
-    [((True, True), True), ((True, None), None), ((False, None), False), ((True, "undecided"), "undecided")],
+    [
+        ((True, True), True),
+        ((None, None), None),
+        ((True, None), "partly"),
+        (("undecided", None), "partly"),
+        ((False, None), False),
+        ((True, "undecided"), "undecided"),
+    ],
 )
 def test_several_must_all_hold(parts, expected):
     assert truth(list(parts)) is expected
