@@ -65,23 +65,29 @@ function explore(figure) {
   });
 }
 
-// A picture much taller than wide shows its beginning, and all of it when the reader or a printer asks.
-function clip(figure) {
-  const image = figure.querySelector("label img"), label = figure.querySelector("label");
-  if (!image || image.naturalHeight < 1.5 * image.naturalWidth) return;
+// Show the beginning of something, and all of it when the reader presses this button, or a printer asks.
+function clipped(element, words) {
   const button = document.createElement("button");
   button.type = "button";
   button.className = "provlab-all";
-  button.textContent = "Show the whole picture";
+  button.textContent = words;
   const all = () => {
-    label.classList.remove("clipped");
+    element.classList.remove("clipped");
     button.remove();
   };
-  label.classList.add("clipped");
-  label.after(button);
+  element.classList.add("clipped");
   button.addEventListener("click", all);
-  figure.querySelector(".provlab-readout input")?.addEventListener("input", all);
   addEventListener("beforeprint", all);
+  return [button, all];
+}
+
+// A picture much taller than wide shows its beginning.
+function clip(figure) {
+  const image = figure.querySelector("label img"), label = figure.querySelector("label");
+  if (!image || image.naturalHeight < 1.5 * image.naturalWidth) return;
+  const [button, all] = clipped(label, "Show the whole picture");
+  label.after(button);
+  figure.querySelector(".provlab-readout input")?.addEventListener("input", all);
 }
 
 // A question with choices, a task list in a box: the reader picks one, and its words after the colon answer. Without
@@ -182,27 +188,21 @@ function core(record) {
     const lines = code.textContent.trimEnd().split("\n").length;
     if (lines <= 7 || code.closest("details:not(.provlab-record)") || record.contains(code)) return;
     if (!(code.compareDocumentPosition(record) & Node.DOCUMENT_POSITION_FOLLOWING)) return;
-    code.classList.add("clipped");
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "provlab-all";
-    button.textContent = `Show all ${lines} lines`;
-    const all = () => {
-      code.classList.remove("clipped");
-      button.remove();
-    };
-    button.addEventListener("click", all);
-    addEventListener("beforeprint", all);
-    code.closest("div.cell_input").append(button);
+    code.closest("div.cell_input").append(clipped(code, `Show all ${lines} lines`)[0]);
   });
 }
 
-// A long table of a notebook folds: its caption says what it holds. A printer opens it.
+// A long table of a notebook folds, if its caption says what it holds; else it shows its first rows. A printer opens it.
 function foldTable(table) {
+  const rows = table.tBodies[0].rows.length;
+  if (!table.caption) {
+    table.after(clipped(table, `Show all ${rows} rows`)[0]);
+    return;
+  }
   const inside = document.createElement("details");
   inside.className = "provlab-long";
   const words = document.createElement("summary");
-  words.textContent = `${table.caption?.textContent.trim() ?? "The whole table"} (${table.tBodies[0].rows.length} rows)`;
+  words.textContent = `${table.caption.textContent.trim()} (${rows} rows)`;
   table.replaceWith(inside);
   table.deleteCaption();
   inside.append(words, table);

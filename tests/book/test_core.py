@@ -7,9 +7,12 @@ import pytest
 
 BOOK = Path(__file__).parents[2] / "book"
 ROWS = "".join(f"<tr><td>{i}</td></tr>" for i in range(9))
-TABLE = f'<div class="cell_output"><table><tbody>{ROWS}</tbody></table></div>'
+TABLE = f"""<div class="cell_output"><table><caption>Nine</caption><tbody>{ROWS}</tbody></table>
+<table id="unnamed"><tbody>{ROWS}</tbody></table></div>"""
 CODE = '<div class="cell_input"><pre>' + "x = 1\n" * 12 + "</pre></div>"
-PAGE = f"""<!DOCTYPE html><html lang="en"><head><title>x</title></head><body><article><section id="page"><h1>Page</h1>
+PAGE = f"""<!DOCTYPE html><html lang="en"><head><title>x</title>
+<link rel="stylesheet" href="{(BOOK / "_assets" / "provlab.css").as_uri()}"></head>
+<body><article><section id="page"><h1>Page</h1>
 <p>The finding.</p><p>What the paper claims. Much.</p><p>What you will learn</p><ul><li>how</li></ul><p>Needs: time.</p>
 <section id="parameters"><h2>Parameters</h2>{CODE}</section>
 <section id="method"><h2>Method</h2><p>A formula.</p>{CODE}{TABLE}
@@ -50,7 +53,7 @@ def test_a_first_reading_has_the_finding_the_method_and_the_limits(page):
     titles = page("[...document.querySelectorAll('details > summary')].map((one) => one.textContent.trim())")
     assert titles == [
         "Aims, needs, parameters and set-up",
-        "The whole table (9 rows)",
+        "Nine (9 rows)",
         "Aside",
         "Counts",
     ]
@@ -67,6 +70,13 @@ def test_long_code_of_a_first_reading_shows_its_first_lines_until_somebody_asks(
     assert page(clipped) == ["parameters"]
 
 
+def test_a_long_table_that_no_caption_names_shows_its_first_rows(page):
+    shown = "[...document.querySelectorAll('#unnamed tr')].filter((row) => row.checkVisibility()).length"
+    assert page(shown) == 5
+    page("document.querySelector('#unnamed + .provlab-all').click()")
+    assert page(shown) == 9
+
+
 @pytest.mark.parametrize("name", ["parameters", "in-aside", "in-counts"])
 def test_a_link_opens_the_fold_that_it_leads_into(page, name):
     listens = "addEventListener('hashchange', () => setTimeout(done, 50))"
@@ -77,4 +87,4 @@ def test_a_link_opens_the_fold_that_it_leads_into(page, name):
 def test_a_printer_opens_all(page):
     page("dispatchEvent(new Event('beforeprint'))")
     assert page("[...document.querySelectorAll('details')].every((one) => one.open)") is True
-    assert page("document.querySelectorAll('pre.clipped').length") == 0
+    assert page("document.querySelectorAll('.clipped').length") == 0

@@ -164,7 +164,8 @@ def test_a_lost_unit_is_named(store):
         _ = Evidence(store.experiment("llama_tree"), store).pairs
 
 
-def test_the_scoreboard_counts(store):
+def test_the_scoreboard_counts(store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     rows = claims.evaluate(store)
     assert {row["id"] for row in rows if row["status"] == "holds"} == {"I1"}
     text = claims.as_text(rows)
