@@ -459,6 +459,7 @@ def other_corpus(monkeypatch):
 @pytest.mark.usefixtures("other_corpus")
 def test_zoo_list_and_build(run, monkeypatch, tmp_path):
     monkeypatch.setenv("PROVLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")  # no name wraps
     monkeypatch.setattr(zoo, "build", lambda names, **settings: {name: tmp_path / name for name in names or ["oak"]})
     status, out, err = run("zoo", "list", "--edition", "smoke")
     assert (status, err) == (0, "")

@@ -279,6 +279,8 @@ def test_ids_acquit_only_where_they_were_read_as_text(lent, losses, outcome):
     assert ("nothing shows that b read a text" in result.verdict()) == (outcome != "not rejected")
     unknown = "a tokenizer that is not the model's own (from phi_match_unsigned; phi_jsd tells by its loss)"
     assert (unknown in result.verdict()) == (outcome == "not rejected" and losses is None)
+    neither = "that it reads this text: give one that they know" in result.verdict()
+    assert neither == (outcome == "not rejected" and losses == (9.0, 9.0))
 
 
 def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(models, text, tmp_path):

@@ -415,14 +415,17 @@ class Verdict:
         A copy of many blocks that leaves out two and gets an empty one at either end has no block at its place.
         """
         on_text = [name for name in self._tested if "text_sha256" in registry.get(name).settings]
+        losses, tells = self._evidence.losses, "phi_jsd tells by its loss"
+        if losses:  # of both or of neither, see `Evidence.unread`
+            read = losses[0][0] < losses[0][1]
+            tells = "" if read else "neither shows by its loss that it reads this text: give one that they know"
         by_index = [
             name
             for name in self._tested
             if (outcome := self._outcomes[name]).detail.all_blocks is None and len(outcome.blocks) > 2
         ]
         return [
-            *[f"a tokenizer that is not the model's own (from {_names(on_text)}; phi_jsd tells by its loss)"]
-            * (bool(on_text) and not self._evidence.losses),
+            *[f"a tokenizer that is not the model's own (from {_names(on_text)}; {tells})"] * bool(on_text and tells),
             *[f"blocks moved, some left out and empty ones put in (from {_names(by_index)}; --all-blocks tells)"]
             * bool(by_index),
         ]
