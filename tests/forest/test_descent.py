@@ -6,6 +6,7 @@ from itertools import pairwise
 import grown
 import numpy as np
 import pytest
+import reports
 
 import provlab
 from provlab.attest import folder
@@ -186,7 +187,7 @@ def test_an_outgroup_is_a_witness_though_no_clock_says_that_it_is_earlier(kin):
 def test_a_report_carries_the_words_and_an_old_one_says_who_wrote_it(kin, tmp_path, monkeypatch):
     _, result = relations(kin, "abc")
     folder.write(tmp_path / "new", "tree", {"outgroup": None, "statistic": "phi_u", "seed": 0}, result)
-    assert "recomputed bit for bit" in folder.verify(tmp_path / "new")
+    assert "recomputed bit for bit" in reports.verify(tmp_path / "new")
     assert "parent may not be given" in (tmp_path / "new" / folder.PAGE).read_text()
     if (tmp_path / "new" / folder.PEDIGREE).exists():
         pedigree = json.loads((tmp_path / "new" / folder.PEDIGREE).read_text())
@@ -199,7 +200,7 @@ def test_a_report_carries_the_words_and_an_old_one_says_who_wrote_it(kin, tmp_pa
         patch.setattr(Forest, "to_json", lambda self: content)
         folder.write(tmp_path / "old", "tree", {"outgroup": None, "statistic": "phi_u", "seed": 0}, result)
     with pytest.raises(EvidenceError, match=r"is provlab.tree/1, .*: verify it by provlab \d"):
-        folder.verify(tmp_path / "old")
+        reports.verify(tmp_path / "old")
 
 
 def test_steps_of_paths_add_up(chain):
