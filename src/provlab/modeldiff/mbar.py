@@ -17,7 +17,7 @@ _BRIDGING = 1.0  # effective draws that belong to both sides of a step between l
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
+class FreeEnergies:
     """A solution of the MBAR equations; n draws flattened from ``(level, chain, draw)``.
 
     Attributes
@@ -53,7 +53,7 @@ class Solution:
         return float(np.sqrt(chains / (chains - 1) * (self.drift[:, level] ** 2).sum()))
 
 
-def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]) -> Solution:
+def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficiency: NDArray[np.float64]) -> FreeEnergies:
     """Solve the equations.
 
     Level k has the law exp(-beta_k E) / Z_k and n_k effective draws; with f_k = -log Z_k, a draw of energy E belongs
@@ -101,7 +101,7 @@ def solve(energies: NDArray[np.float64], betas: NDArray[np.float64], inefficienc
     solved = solved and all(multiplicity @ (hotter * colder) >= _BRIDGING for hotter, colder in sides)  # (n,) @ (n,)
     drift = np.zeros((chains, levels))
     drift[:, 1:] = np.linalg.lstsq(derivative[1:, 1:], of_chain[:, 1:].T, rcond=None)[0].T
-    return Solution(free, log_weight, overlap, solved, share.astype(np.float32), drift)
+    return FreeEnergies(free, log_weight, overlap, solved, share.astype(np.float32), drift)
 
 
 def _step_by_step(energies: NDArray[np.float64], betas: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -91,7 +91,7 @@ def reweight(samples: Samples) -> Draws:
     return Draws(tokens, samples.nll.reshape(-1), weights.log_weight + log_total, chain, chains, estimated=estimated)
 
 
-def _check_known(temperature: float, weights: mbar.Solution, level: int, exact: float) -> None:
+def _check_known(temperature: float, weights: mbar.FreeEnergies, level: int, exact: float) -> None:
     """Compare a free energy with its exact value."""
     estimate, error = weights.free_energies[level], weights.error(level)
     off = abs(estimate - exact)
