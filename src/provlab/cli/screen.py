@@ -75,7 +75,7 @@ def _table(console: "Console", table: views.Table) -> "RenderableType":
         drawn.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold", min_width=least)
     for row in table.rows:
         drawn.add_row(
-            *(_bar(cell, console.options.ascii_only) if isinstance(cell, card.Bar) else Text(cell) for cell in row)
+            *(_bar(cell, console.options.ascii_only) if isinstance(cell, card.BarCell) else Text(cell) for cell in row)
         )
     return drawn
 
@@ -84,12 +84,12 @@ def _longest_words(table: views.Table) -> list[int]:
     """Letters that each column needs so that no word of it breaks."""
     columns = zip(*[table.header, *table.rows], strict=True)
     return [
-        max(_BAR if isinstance(cell, card.Bar) else max(map(len, cell.split()), default=0) for cell in column)
+        max(_BAR if isinstance(cell, card.BarCell) else max(map(len, cell.split()), default=0) for cell in column)
         for column in columns
     ]
 
 
-def _bar(bar: card.Bar, in_ascii: bool) -> "RenderableType":
+def _bar(bar: card.BarCell, in_ascii: bool) -> "RenderableType":
     from rich.text import Text
 
     full = round(bar.share * _BAR)

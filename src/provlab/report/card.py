@@ -8,13 +8,13 @@ from typing import Any
 RELATED, OPEN, QUIET = "related", "open", "quiet"  # the tone of an answer: a relation, no answer, nothing to report
 
 
-class Bar(str):
+class BarCell(str):
     """A cell that is drawn as a bar: how far a number is on its way to the floor, 0 to 1."""
 
     share: float
 
     @classmethod
-    def of(cls, share: float) -> "Bar":
+    def of(cls, share: float) -> "BarCell":
         """Take the share."""
         bar = cls("")
         bar.share = min(1.0, max(0.0, share))

@@ -10,7 +10,7 @@ from provlab import plots
 from provlab import statistics as registry
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
-from provlab.report.card import OPEN, QUIET, RELATED, Bar, Card, in_short
+from provlab.report.card import OPEN, QUIET, RELATED, BarCell, Card, in_short
 from provlab.report.family import Tested
 from provlab.report.outcome import NOT_REJECTED, UNTESTED
 from provlab.report.verdict import Verdict
@@ -90,7 +90,7 @@ class Comparison(Tested):
                 rows.append([record.statistic, "not run" if record.error else "no p-value", "", "", ""])
                 continue
             shown = "" if np.isnan(agree) else f"{agree:.1%}"
-            bar = Bar.of(p / floor if floor < 0 else 0.0)
+            bar = BarCell.of(p / floor if floor < 0 else 0.0)
             rows.append([record.statistic, format_log10_p(p), bar, format_log10_p(floor), shown])
         table = views.Table(("test", "log10 p", "to its floor", "floor", "units agree"), rows, right=(1, 3, 4))
         remarks = [(label, in_short(sentences)) for label, sentences in self._verdict.qualified()]
