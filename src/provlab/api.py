@@ -15,7 +15,7 @@ from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint, identical
 from provlab.report.comparison import Comparison
-from provlab.report.family import LEVEL, Family, check_primary
+from provlab.report.family import LEVEL, FamilyOfTests, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
 from provlab.statistics.flaws import ORDER_FREE
@@ -166,7 +166,7 @@ def compare(
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
     seeing = any(record.statistic in ORDER_FREE for record in records)
-    if statistics is None and seeing and not Family.of(records, primary, fdr=fdr).rejected.any():
+    if statistics is None and seeing and not FamilyOfTests.of(records, primary, fdr=fdr).rejected.any():
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
         scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)
         records += [record for record in scored if record.outcome]

@@ -10,7 +10,7 @@ from provlab.engine.lineage import Lineage
 from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.report.comparison import Comparison
-from provlab.report.family import Family
+from provlab.report.family import FamilyOfTests
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options
 from provlab.statistics.results import BlockResult, Detail, Outcome
@@ -35,7 +35,7 @@ def study(pairs, **family):
 
 
 def test_benjamini_yekutieli_by_hand():
-    family = Family(("phi_u",) * 3, np.log10([0.001, 0.02, 0.9]), np.full(3, -9.0), fdr=True)
+    family = FamilyOfTests(("phi_u",) * 3, np.log10([0.001, 0.02, 0.9]), np.full(3, -9.0), fdr=True)
     # Benjamini and Yekutieli 2001: p (m / k) (1 + 1/2 + 1/3), stepped up
     np.testing.assert_allclose(10**family.adjusted_log10_p, [0.001 * 3 * 11 / 6, 0.02 * 1.5 * 11 / 6, 1.0])
     np.testing.assert_allclose(10**family.holm_log10_p, [0.003, 0.04, 0.9])  # shown beside it
@@ -44,7 +44,7 @@ def test_benjamini_yekutieli_by_hand():
 
 
 def test_tests_without_a_p_value_are_not_counted():
-    family = Family(("phi_u", "phi_jsd", "phi_h"), np.array([-3.0, NAN, NAN]), np.array([-9.0, NAN, NAN]))
+    family = FamilyOfTests(("phi_u", "phi_jsd", "phi_h"), np.array([-3.0, NAN, NAN]), np.array([-9.0, NAN, NAN]))
     assert family.size == 1
     assert family.words() == "one test, level 0.01"
     assert np.isnan(family.adjusted_log10_p[1:]).all()

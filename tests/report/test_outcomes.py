@@ -17,7 +17,7 @@ from provlab.inference.matching import match, unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.report.comparison import Comparison
-from provlab.report.family import Family
+from provlab.report.family import FamilyOfTests
 from provlab.report.outcome import ALIKE, OUTCOMES, REJECTIONS, ROUNDINGS
 from provlab.report.study_report import StudyReport
 from provlab.report.verdict import _smallest_share
@@ -151,7 +151,7 @@ def test_the_bar_is_that_of_the_correction():
     """One more test at the bar is rejected, and one above it is not, by Holm and by Benjamini and Yekutieli."""
     log10_p = np.log10([1e-9, 1e-4, 0.3, 0.5, 0.9])
     for fdr in (False, True):
-        family = Family(("phi_u",) * 5, log10_p, np.full(5, -9.0), fdr=fdr)
+        family = FamilyOfTests(("phi_u",) * 5, log10_p, np.full(5, -9.0), fdr=fdr)
         for shift, rejected in ((-1e-6, True), (1e-6, False)):
             changed = np.where(np.arange(5) == 3, family.bar + shift, log10_p)
             assert replace(family, log10_p=changed).rejected[3] == rejected

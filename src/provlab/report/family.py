@@ -26,7 +26,7 @@ from provlab.statistics.results import Outcome
 if TYPE_CHECKING:
     import pandas as pd
 
-LEVEL = 0.01  # of every verdict: what the error that `Family.words` names is kept below
+LEVEL = 0.01  # of every verdict: what the error that `FamilyOfTests.words` names is kept below
 
 Values = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ def check_primary(primary: str | None, statistics: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Family:
+class FamilyOfTests:
     """The tests of one report, one entry a statistic and pair.
 
     Attributes
@@ -70,7 +70,7 @@ class Family:
     fdr: bool = False
 
     @classmethod
-    def of(cls, records: Sequence[PairRecord], primary: str | None, *, fdr: bool) -> "Family":
+    def of(cls, records: Sequence[PairRecord], primary: str | None, *, fdr: bool) -> "FamilyOfTests":
         """Take the tests of these records, in their order."""
         log10_p = np.array([numbers(record.outcome)["log10_p"] for record in records], dtype=float)
         floor = np.array([reach(record.outcome) for record in records], dtype=float)
@@ -216,7 +216,7 @@ class Tested(Report):
     options : Options
         As run.
     primary, fdr
-        See `Family`.
+        See `FamilyOfTests`.
     """
 
     models: tuple[dict[str, Any], ...]
@@ -226,9 +226,9 @@ class Tested(Report):
     fdr: bool = False
 
     @cached_property
-    def family(self) -> Family:
+    def family(self) -> FamilyOfTests:
         """The tests that are corrected together."""
-        return Family.of(self.records, self.primary, fdr=self.fdr)
+        return FamilyOfTests.of(self.records, self.primary, fdr=self.fdr)
 
     @property
     def adjusted(self) -> dict[str, Values]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
-from provlab.report.family import LEVEL, Family
+from provlab.report.family import LEVEL, FamilyOfTests
 from provlab.statistics import flaws
 from provlab.statistics.base import UNCALIBRATED
 from provlab.statistics.results import Outcome
@@ -76,7 +76,11 @@ class Evidence:
 
     @classmethod
     def of(
-        cls, records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]], family: Family, at: Sequence[int]
+        cls,
+        records: Sequence[PairRecord],
+        models: Sequence[Mapping[str, Any]],
+        family: FamilyOfTests,
+        at: Sequence[int],
     ) -> "Evidence":
         """Take the records of one pair, which are those of the family `at` these places."""
         a, b = models

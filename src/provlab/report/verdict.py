@@ -11,7 +11,7 @@ from provlab.errors import one_line
 from provlab.inference import power
 from provlab.models.formats.dtypes import UNITS
 from provlab.plots.numbers import format_log10_p
-from provlab.report.family import LEVEL, Family
+from provlab.report.family import LEVEL, FamilyOfTests
 from provlab.report.outcome import (
     ALIKE,
     IDENTICAL,
@@ -58,7 +58,11 @@ class Verdict:
     """
 
     def __init__(
-        self, records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]], options: Options, family: Family
+        self,
+        records: Sequence[PairRecord],
+        models: Sequence[Mapping[str, Any]],
+        options: Options,
+        family: FamilyOfTests,
     ) -> None:
         self._records, self._models, self._options, self._family = records, models, options, family
         self._evidence = Evidence.of(records, models, family, range(len(records)))
