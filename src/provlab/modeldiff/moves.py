@@ -199,7 +199,7 @@ class Rewrite(Move):
 
 
 @dataclass(frozen=True)
-class Mixture:
+class MixtureOfMoves:
     """Several moves, one of them drawn for all sequences at each step, all equally often.
 
     Which one does not depend on the state: so a mixture of moves in balance is in balance.
@@ -237,7 +237,7 @@ class Mixture:
 
 
 #: moves for a causal language model
-WRITING = Mixture((Rewrite(), Conditional()))
+WRITING = MixtureOfMoves((Rewrite(), Conditional()))
 
 
 def stepped(tokens: Tokens, where: NDArray[np.int64], setting: Setting) -> Proposal:
