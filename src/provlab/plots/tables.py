@@ -13,7 +13,7 @@ from provlab.plots.numbers import format_log10_p
 GAP = "–"
 
 
-class Table:
+class FrameTable:
     """A frame that shows itself as a small HTML table; made by `table`."""
 
     def __init__(self, frame: pd.DataFrame, caption: str) -> None:
@@ -48,7 +48,7 @@ class Table:
         )
 
 
-def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
+def table(frame: pd.DataFrame, *, caption: str = "") -> FrameTable:
     """Return a frame as a table of the book.
 
     Parameters
@@ -59,7 +59,7 @@ def table(frame: pd.DataFrame, *, caption: str = "") -> Table:
     caption
         Above the table.
     """
-    return Table(frame, caption)
+    return FrameTable(frame, caption)
 
 
 def holds_log10_p(heading: str) -> bool:

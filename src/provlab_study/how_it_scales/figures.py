@@ -12,7 +12,7 @@ from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_count, format_duration, format_log10_p, format_ratio
 from provlab.plots.style import styled
-from provlab.plots.tables import Table, table
+from provlab.plots.tables import FrameTable, table
 from provlab_study.shared.calibration.bands import size_interval
 
 # name of a way -> the column of its CPU seconds, colour, marker and line
@@ -103,7 +103,7 @@ def bills(hours: pd.DataFrame, *, caption: str = "") -> Figure:
     return Figure(figure, f"{caption} {text}.".strip(), f"Stacked bars of hours by {', '.join(_PARTS)}. {text}.")
 
 
-def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
     """Both ways side by side."""
     frame = pd.DataFrame(rows)
     columns = {
@@ -117,7 +117,7 @@ def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     return table(pd.DataFrame(columns), caption=caption)
 
 
-def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
     """What some units show of each copy."""
     frame = pd.DataFrame(rows)
     chosen = zip(frame["way"], frame["units"], frame["of"], strict=True)
@@ -135,7 +135,7 @@ def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     return table(pd.DataFrame(columns), caption=caption)
 
 
-def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
     """Model-diff's cost by model and length."""
     frame = pd.DataFrame(costs)
     planned = pd.DataFrame(list(frame["planned"]))
@@ -157,7 +157,7 @@ def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     return table(pd.DataFrame(columns), caption=caption)
 
 
-def whole_table(rows: pd.DataFrame, *, caption: str) -> Table:
+def whole_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
     """What whole comparisons took, measured beside the page (`benchmarks/modeldiff.py whole`).
 
     Parameters
@@ -191,7 +191,7 @@ def whole_table(rows: pd.DataFrame, *, caption: str) -> Table:
     return table(frame.loc[:, (frame != "").any()], caption=caption)
 
 
-def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
     """Shares of independent pairs that are rejected, with their 95% intervals."""
     frame = pd.DataFrame(rows)
     intervals = [size_interval(k, n) for k, n in zip(frame["rejected"], frame["n"], strict=True)]
@@ -208,7 +208,7 @@ def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
     return table(pd.DataFrame(columns), caption=caption)
 
 
-def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> Table:
+def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
     """Estimates beside measurements."""
     rows = [
         {
