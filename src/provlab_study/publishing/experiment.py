@@ -232,13 +232,13 @@ class Run:
         self.judgements[claim] = claims.status_in(row, self.profile, judged)
         return Judgement(row, judged, claims.bars(row, self.profile), self.profile)
 
-    def summary(self, lead: Truth, *findings: tuple[Truth, str]) -> "Summary":
+    def summary(self, lead: Truth, *findings: tuple[Truth, str]) -> "PageSummary":
         """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
 
         A sentence rests on a judgement, on several of which all must hold, or on a condition; None stands where the
         records cannot say. `lead` judges the sentences under the page's title.
         """
-        return Summary(truth(lead), tuple((truth(holds), sentence) for holds, sentence in findings))
+        return PageSummary(truth(lead), tuple((truth(holds), sentence) for holds, sentence in findings))
 
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""
@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Summary:
+class PageSummary:
     """What a page found, each sentence held by the records of its run; `publishing.page` marks the lead by it.
 
     Attributes
