@@ -61,7 +61,7 @@ class PlannedJob:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Workload:
     """The work of a study, known from shapes.
 
     Attributes
@@ -156,7 +156,7 @@ class Plan:
 
 def plan(
     models: Mapping[str, Model], statistics: Sequence[str], options: Options, *, blocks: Sequence[int] | None = None
-) -> Plan:
+) -> Workload:
     """List the work of a study of all pairs without reading a tensor.
 
     Parameters
@@ -188,7 +188,7 @@ def plan(
                 refused[str(error)] = None
     run = {source for job in jobs if job.recorded for source in job.reads}
     loaded = max((itemsize(options.dtype) * _numbers(models[source]) for source in run), default=0)
-    return Plan(models, tuple(jobs), loaded, tuple(refused))
+    return Workload(models, tuple(jobs), loaded, tuple(refused))
 
 
 def _job(
@@ -239,7 +239,7 @@ class Estimate:
 
     Attributes
     ----------
-    plan : Plan
+    plan : Workload
         The work.
     rates : Rates
         The rates of the machine for which the time is meant.
@@ -257,7 +257,7 @@ class Estimate:
         Statistics for which no law of time is known here; their bytes and memory are counted.
     """
 
-    plan: Plan
+    plan: Workload
     rates: Rates
     workers: int
     hashing: float
