@@ -30,14 +30,14 @@ from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.generation import join
-from provlab.modeldiff.moves import MixtureOfMoves, SingleSite
+from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.pipeline import one_sample
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight, smoothed
 from provlab.modeldiff.sampler import replica_exchange
 from provlab_study.toy_modulo30.moves import MultiSite
 
-MOVES = MixtureOfMoves((SingleSite(), MultiSite(2)))
+MOVES = Mixture((SingleSite(), MultiSite(2)))
 Interval = tuple[float, float, float]
 
 

@@ -49,7 +49,7 @@ from provlab.kept import Kept
 from provlab.modeldiff import nll, pipeline, reweighting
 from provlab.modeldiff.diagnostics import NotConverged, converged
 from provlab.modeldiff.generation import write
-from provlab.modeldiff.moves import WRITING, MixtureOfMoves, Move, SingleSite
+from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite
 from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
@@ -89,7 +89,7 @@ class Subject:
     network: PreTrainedModel
     vocabulary: int
     length: int
-    moves: Move | MixtureOfMoves
+    moves: Move | Mixture
     steps: int
 
 
@@ -167,7 +167,7 @@ def rates(ways: dict[str, Way]) -> dict[str, float]:
 
 def sampling() -> None:
     """Print one row a network."""
-    digits = MixtureOfMoves((SingleSite(), SumPreserving(4, 30)))
+    digits = Mixture((SingleSite(), SumPreserving(4, 30)))
     subjects = [
         Subject("toy, 6 layers", toy(6, 4), 10, DIGITS, digits, 12),
         Subject("toy, 8 layers", toy(8, 8), 10, DIGITS, digits, 12),

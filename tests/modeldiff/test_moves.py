@@ -14,7 +14,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from provlab.errors import InputError
-from provlab.modeldiff.moves import Conditional, MixtureOfMoves, Proposal, Rewrite, Setting, SingleSite
+from provlab.modeldiff.moves import Conditional, Mixture, Proposal, Rewrite, Setting, SingleSite
 from provlab.modeldiff.nll import sequence_nll
 from provlab_study.toy_modulo30.moves import MultiSite, SumPreserving
 
@@ -180,7 +180,7 @@ def test_sums_are_kept_and_every_tuple_with_the_sum_is_reached(modulus):
 
 
 def test_a_mixture_draws_all_alike():
-    mixture = MixtureOfMoves((SingleSite(), MultiSite(2), Conditional(0.2)))
+    mixture = Mixture((SingleSite(), MultiSite(2), Conditional(0.2)))
     rng = np.random.default_rng(0)
     drawn = [mixture.draw(rng) for _ in range(8000)]
     assert_allclose(np.bincount(drawn) / len(drawn), [1 / 3] * 3, atol=0.02)
@@ -202,7 +202,7 @@ def test_proposals_leave_the_present_sequences_alone(gpt2):
         (lambda: SumPreserving(1, 2), "sites must be at least 2"),
         (lambda: SumPreserving(2, 1), "modulus must be at least 2"),
         (lambda: Conditional(uniform=0.0), "uniform must lie in"),
-        (lambda: MixtureOfMoves((SumPreserving(2, 3), MultiSite(2))), r"cannot reach all sequences; add SingleSite"),
+        (lambda: Mixture((SumPreserving(2, 3), MultiSite(2))), r"cannot reach all sequences; add SingleSite"),
         (lambda: kernel(MultiSite(4)), "at most the length of the sequences, 3"),
         (lambda: kernel(Conditional()), "needs an nll that predicts tokens"),
         (

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from provlab.errors import InputError
 from provlab.modeldiff import mbar, reweighting
 from provlab.modeldiff.diagnostics import NotConverged, converged
-from provlab.modeldiff.moves import MixtureOfMoves, SingleSite
+from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.representative import Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight
 from provlab.modeldiff.sampler import Samples, replica_exchange
@@ -48,7 +48,7 @@ def run(seed=0, *, steps=600, n_chains=16, temperatures=LADDER):
         temperatures=temperatures,
         n_chains=n_chains,
         n_steps=steps,
-        moves=MixtureOfMoves((SingleSite(), MultiSite(2))),
+        moves=Mixture((SingleSite(), MultiSite(2))),
         seed=seed,
     )
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 from provlab.errors import CheckpointError, InputError
 from provlab.modeldiff import nll, reweighting, sampler
 from provlab.modeldiff.diagnostics import NotConverged
-from provlab.modeldiff.moves import WRITING, Conditional, MixtureOfMoves, SingleSite
+from provlab.modeldiff.moves import WRITING, Conditional, Mixture, SingleSite
 from provlab.modeldiff.sampler import own_temperature, replica_exchange
 from provlab_study.toy_modulo30.moves import MultiSite, SumPreserving
 
@@ -22,7 +22,7 @@ V, L = 3, 3
 STATES = np.array(list(itertools.product(range(V), repeat=L)))
 CODE = V ** np.arange(L - 1, -1, -1)
 LADDER = (math.inf, 1.0, 0.4)
-MIXED = MixtureOfMoves((SingleSite(), MultiSite(2), SumPreserving(2, 2)))
+MIXED = Mixture((SingleSite(), MultiSite(2), SumPreserving(2, 2)))
 
 
 class Autoregressive:
@@ -88,7 +88,7 @@ LIMIT = 5.4
 
 @pytest.mark.parametrize(
     "moves",
-    [SingleSite(), MIXED, Conditional(0.3), MixtureOfMoves((Conditional(), MultiSite(3))), WRITING],
+    [SingleSite(), MIXED, Conditional(0.3), Mixture((Conditional(), MultiSite(3))), WRITING],
     ids=["single site", "mixture", "conditional", "conditional and sites", "writing"],
 )
 def test_every_level_follows_its_law(moves):

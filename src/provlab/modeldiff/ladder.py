@@ -15,7 +15,7 @@ from scipy.interpolate import PchipInterpolator
 
 from provlab.errors import InputError
 from provlab.modeldiff.diagnostics import NotConverged
-from provlab.modeldiff.moves import MixtureOfMoves, Move, Nll
+from provlab.modeldiff.moves import Mixture, Move, Nll
 from provlab.modeldiff.sampler import replica_exchange
 
 _FIRST = 8  # levels of the first ladder
@@ -52,7 +52,7 @@ def tune_ladder(
     vocabulary: int,
     length: int,
     coldest: float,
-    moves: Move | MixtureOfMoves,
+    moves: Move | Mixture,
     seed: int,
     n_steps: int = 200,
     hottest: float = math.inf,

@@ -199,7 +199,7 @@ class Rewrite(Move):
 
 
 @dataclass(frozen=True)
-class MixtureOfMoves:
+class Mixture:
     """Several moves, one of them drawn for all sequences at each step, all equally often.
 
     Which one does not depend on the state: so a mixture of moves in balance is in balance.
@@ -237,7 +237,7 @@ class MixtureOfMoves:
 
 
 #: moves for a causal language model
-WRITING = MixtureOfMoves((Rewrite(), Conditional()))
+WRITING = Mixture((Rewrite(), Conditional()))
 
 
 def stepped(tokens: Tokens, where: NDArray[np.int64], setting: Setting) -> Proposal:

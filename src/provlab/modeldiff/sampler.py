@@ -23,7 +23,7 @@ from tqdm import tqdm
 from provlab.errors import InputError
 from provlab.files import digest, reading
 from provlab.kept import read_arrays, write_arrays
-from provlab.modeldiff.moves import NOT_CAUSAL, Causal, MixtureOfMoves, Move, Nll, Setting, Tokens
+from provlab.modeldiff.moves import NOT_CAUSAL, Causal, Mixture, Move, Nll, Setting, Tokens
 
 _SAVINGS = 10  # writings of the state in a run, each after a hundred steps or more
 _AHEAD = 32  # steps for which the hottest level is drawn at once
@@ -106,7 +106,7 @@ def replica_exchange(
     temperatures: ArrayLike,
     n_chains: int,
     n_steps: int,
-    moves: Move | MixtureOfMoves,
+    moves: Move | Mixture,
     seed: int,
     burn_in: int | None = None,
     start: Tokens | None = None,
@@ -129,7 +129,7 @@ def replica_exchange(
     n_steps
         Steps; in each, every sequence is proposed one change and every other pair of levels a swap.
     moves
-        One move or a `MixtureOfMoves`.
+        One move or a `Mixture`.
     seed
         Everything random follows from it.
     burn_in
@@ -153,7 +153,7 @@ def replica_exchange(
     InputError
         A parameter does not fit, the model answers with NaN or Inf, or the checkpoint is of another run.
     """
-    mixture = moves if isinstance(moves, MixtureOfMoves) else MixtureOfMoves((moves,))
+    mixture = moves if isinstance(moves, Mixture) else Mixture((moves,))
     ladder = _checked_ladder(temperatures)
     if n_chains < 1:
         raise InputError(f"n_chains must be at least 1, not {n_chains}")
@@ -201,7 +201,7 @@ class _Run:
     """
 
     nll: Nll
-    mixture: MixtureOfMoves
+    mixture: Mixture
     ladder: NDArray[np.float64]
     n_chains: int
     vocabulary: int
