@@ -28,7 +28,7 @@ from provlab.models.disguise import disguise
 from provlab.statistics import flaws
 from provlab.statistics.order import why_withheld
 from provlab.statistics.results import BlockResult, Detail, Outcome
-from provlab_study.attack_lab.rows import Row
+from provlab_study.attack_lab.rows import AttackRow
 
 SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
 
@@ -381,7 +381,7 @@ def test_flaws_name_statistics_and_attacks_that_exist():
         assert len(names) == len(set(names)), flaw.what  # none fooled and withstanding at once
         assert {*names, *flaws.ORDERED, *flaws.ORDER_FREE} <= set(statistics.REGISTRY)
         for label in flaw.shown:
-            Row.read(label, "")
+            AttackRow.read(label, "")
     first = flaws.DISGUISES[0]
     assert first.shown[0] == "T2"
     assert first.fooled <= flaws.ORDERED

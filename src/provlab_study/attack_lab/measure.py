@@ -27,7 +27,7 @@ from provlab.statistics import REGISTRY, flaws
 from provlab.statistics.base import Options
 from provlab_study.attack_lab import training
 from provlab_study.attack_lab.respelling import respelt
-from provlab_study.attack_lab.rows import TRAINED, Row
+from provlab_study.attack_lab.rows import TRAINED, AttackRow
 from provlab_study.shared import calibration
 
 LEVEL = 0.01
@@ -126,7 +126,7 @@ def usable(family: OneBase, n_tests: int, options: Mapping[str, Any], store: Sto
 
 
 def made(
-    row: Row, family: OneBase, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
+    row: AttackRow, family: OneBase, checkpoint: Checkpoint, before: float | None, folder: Path, options: Options,
     steps: Mapping[str, int],
 ) -> Instance:  # fmt: skip
     """Attack a descendant, or a stranger in its place, whose loss is `before`, and write it to `folder`.
@@ -157,8 +157,8 @@ def made(
 
 
 def run(
-    rows: Sequence[Row], families: Sequence[OneBase], statistics: Sequence[str], store: Store,
-    *, steps: Mapping[str, int], n_trained: int, framing: Sequence[Row] = (), **settings: Any,
+    rows: Sequence[AttackRow], families: Sequence[OneBase], statistics: Sequence[str], store: Store,
+    *, steps: Mapping[str, int], n_trained: int, framing: Sequence[AttackRow] = (), **settings: Any,
 ) -> tuple[list[Instance], list[LabTest]]:  # fmt: skip
     """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
 
@@ -177,7 +177,7 @@ def run(
             for victim in victims:  # loaded once for all rows
                 stack.enter_context(victim.loaded_once())
             losses = [loss(victim, options.text) for victim in victims]
-            requests: list[tuple[Row, str, tuple[str, str]]] = []
+            requests: list[tuple[AttackRow, str, tuple[str, str]]] = []
             for row in (*rows, *framing):
                 bar.update()
                 if any(not getattr(family, place) for place in row.places) or (
@@ -206,8 +206,8 @@ def run(
 
 
 def _compared(
-    requests: Sequence[tuple[Row, str, tuple[str, str]]], family: OneBase, statistics: Sequence[str], store: Store,
-    settings: Mapping[str, Any],
+    requests: Sequence[tuple[AttackRow, str, tuple[str, str]]], family: OneBase, statistics: Sequence[str],
+    store: Store, settings: Mapping[str, Any],
 ) -> Iterator[LabTest]:  # fmt: skip
     pairs = list(dict.fromkeys(pair for _, _, pair in requests))
     depths = {source: anatomy.of(Checkpoint.open(source)).n_blocks for pair in pairs for source in pair}

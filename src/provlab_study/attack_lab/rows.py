@@ -40,7 +40,7 @@ FRAMING = (
 
 
 @dataclass(frozen=True)
-class Row:
+class AttackRow:
     """A few attacks in turn.
 
     Attributes
@@ -64,7 +64,7 @@ class Row:
     places: tuple[str, ...]
 
     @classmethod
-    def read(cls, label: str, group: str) -> "Row":
+    def read(cls, label: str, group: str) -> "AttackRow":
         """Read a row; raise ParameterError if a place is unknown, InputError if an attack is."""
         named, _, places = label.partition("@")
         names = named.split("+") if named else []
@@ -82,10 +82,12 @@ class Row:
         return self.own not in TRAINED and all(Step.read(kind).attack.exact for kind in self.kinds)
 
 
-def rows(only: list[str]) -> list[Row]:
+def rows(only: list[str]) -> list[AttackRow]:
     """Return the rows, all of them or `only` these, behind the model as it is."""
-    known = [Row.read("", "as it is")] + [Row.read(label, group) for group, labels in ROWS.items() for label in labels]
+    known = [AttackRow.read("", "as it is")] + [
+        AttackRow.read(label, group) for group, labels in ROWS.items() for label in labels
+    ]
     labels = {row.label for row in known}
     if unknown := [label for label in only if label not in labels]:
-        known += [Row.read(label, "asked for") for label in unknown]
+        known += [AttackRow.read(label, "asked for") for label in unknown]
     return [row for row in known if not only or row.label in (*only, "")]

@@ -14,7 +14,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Options
 from provlab_study.attack_lab import figures, measure, training
 from provlab_study.attack_lab.measure import Instance
-from provlab_study.attack_lab.rows import FRAMING, ROWS, Row, rows
+from provlab_study.attack_lab.rows import FRAMING, ROWS, AttackRow, rows
 from provlab_study.publishing.page import PICTURE
 
 # Rows -------------------------------------------------------------------------------------------------------
@@ -27,7 +27,7 @@ def test_rows_name_attacks_that_there_are():
     exact = {row.label for row in known if row.exact}
     assert {"T1", "split=3", "vocabulary+split=3+T3", "respelt", "respelt+T2+T3"} <= exact
     assert not exact & {"noise=1", "average=0.5@origin", "retrained", "retrained+T1+T2", "distilled"}
-    assert all(Row.read(label, "").places == ("origin",) for label in FRAMING)
+    assert all(AttackRow.read(label, "").places == ("origin",) for label in FRAMING)
     assert [row.label for row in rows(["T2", "T3+T2"])] == ["", "T2", "T3+T2"]
 
 
@@ -183,11 +183,11 @@ def family(models, text, monkeypatch):
 def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "store").mkdir()
-    tried = [Row.read(label, "kept") for label in ("", "T2", "identity=1", "average=0.5@partner", "swap=9")]
+    tried = [AttackRow.read(label, "kept") for label in ("", "T2", "identity=1", "average=0.5@partner", "swap=9")]
     sizes = {"n_sequences": 4, "sequence_length": 8, "seed": 0}
     instances, tested = measure.run(
         tried, [family], ["phi_u", "phi_match"], Store(tmp_path / "store"), steps={}, n_trained=1,
-        framing=[Row.read("align@origin", "framing")], **sizes,
+        framing=[AttackRow.read("align@origin", "framing")], **sizes,
     )  # fmt: skip
     # without a partner
     assert [item.attack for item in instances] == ["", "T2", "identity=1", "swap=9", "align@origin"]
@@ -211,7 +211,7 @@ def test_descendants_are_attacked_and_strangers_framed_each_with_the_loss_of_its
     monkeypatch.setattr(measure, "made", made)
     monkeypatch.setattr(measure, "_compared", lambda *_: [])
     monkeypatch.setattr(measure, "loss", lambda checkpoint, _: f"loss of {checkpoint.source}")
-    rows, framing = [Row.read("T2", "kept")], [Row.read("align@origin", "framing")]
+    rows, framing = [AttackRow.read("T2", "kept")], [AttackRow.read("align@origin", "framing")]
     measure.run(rows, [family], ["phi_u"], Store(tmp_path / "store"), steps={}, n_trained=0, framing=framing, seed=0)
     assert attacked == {
         "T2": (family.tune, f"loss of {family.tune}"),
