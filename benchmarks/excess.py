@@ -19,7 +19,7 @@ import numpy as np
 
 from provlab import zoo
 from provlab.errors import ProvlabError
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff import excess, pipeline, reading
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.held_out import N_PIECES, HeldOut, pieces
@@ -36,7 +36,7 @@ def distances() -> np.ndarray:
     names = [f"zoo:null-{k:02d}" for k in range(1, SEEDS + 1)] + [f"zoo:null-{SEEDS + 1}@smoke"]
     models = list(pipeline.open_models(names, opening=opening, progress=False).values())
     text = pieces(models[0].encode(zoo.held_out_text("prose")), LENGTH, N_PIECES)
-    apart = reading.read(models, text, Kept(Path(tempfile.mkdtemp()))).distances.mean(axis=2)
+    apart = reading.read(models, text, ArrayCache(Path(tempfile.mkdtemp()))).distances.mean(axis=2)
     return np.asarray((apart + apart.T) / 2)
 
 
@@ -66,14 +66,14 @@ def draws() -> None:
     """Print what a sample of both models gives beside each one's own draws."""
     for names in PAIRS:
         pair = pipeline.open_models([f"zoo:{name}" for name in names], opening=opening, progress=False).values()
-        kept = Kept(Path(tempfile.mkdtemp()))
+        kept = ArrayCache(Path(tempfile.mkdtemp()))
         z = HeldOut({"text": zoo.held_out_text("prose")}, 300, kept, 0).range_of(*pair, LENGTH, (0.05, 0.5))
         settings = pipeline.Generation(2000, LENGTH)
         begun = time.process_time()
         compared = pipeline.model_diff(*pair, z, settings, kept)
         report("own draws", names, compared, time.process_time() - begun)
         begun = time.process_time()
-        mixed = pipeline.mixed(*pair, settings, Kept(Path(tempfile.mkdtemp())))
+        mixed = pipeline.mixed(*pair, settings, ArrayCache(Path(tempfile.mkdtemp())))
         spent = time.process_time() - begun
         sides = [
             Direction.from_draws(own.within(z), other.nll[within(own.nll, z)], side, z)

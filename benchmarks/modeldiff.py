@@ -45,7 +45,7 @@ from transformers import (
 )
 from vocabulary import cost
 
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff import nll, pipeline, reweighting
 from provlab.modeldiff.diagnostics import NotConverged, converged
 from provlab.modeldiff.generation import write
@@ -315,7 +315,7 @@ def by_exchange(folder: Path, length: int) -> dict[str, Any]:
     (model,) = pipeline.open_models([str(folder / "a")], progress=False).values()
     started = time.process_time()
     settings = pipeline.Exchange(length, n_chains=CHAINS, n_steps=STEPS)
-    samples = pipeline.exchanged(model, settings, Kept(folder / "kept"))
+    samples = pipeline.exchanged(model, settings, ArrayCache(folder / "kept"))
     seconds, gate = time.process_time() - started, converged(samples)
     try:
         draws = reweighting.reweight(samples)

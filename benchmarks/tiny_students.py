@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from provlab.files import cache_dir
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.zoo import corpus
 
 WIDTH, HIDDEN, HEADS, LENGTH, BATCH = 64, 128, 4, 32, 8
@@ -134,4 +134,4 @@ def embeddings(way: Way) -> NDArray[np.float32]:
             rows.append(trained(STUDENTS, way, 100 + k, STEPS, teacher).weights["embedding"].detach().numpy())
         return {"rows": np.stack(rows)}
 
-    return Kept(cache_dir() / "students").get("students", parts, make)["rows"]
+    return ArrayCache(cache_dir() / "students").get("students", parts, make)["rows"]

@@ -1,18 +1,18 @@
-"""Kept arrays: under the digest of what they depend on, read back bit for bit, or refused with the way out."""
+"""Arrays in a cache: under the digest of what they depend on, read back bit for bit, or refused with the way out."""
 
 import numpy as np
 import pytest
 
 from provlab.errors import CheckpointError, InputError
 from provlab.files import reading
-from provlab.kept import Kept, read_arrays, write_arrays
+from provlab.kept import ArrayCache, read_arrays, write_arrays
 
 PARTS = {"model": "abc", "seed": 0}
 
 
 @pytest.fixture
 def kept(tmp_path):
-    return Kept(tmp_path / "kept")
+    return ArrayCache(tmp_path / "kept")
 
 
 def never():
@@ -31,7 +31,7 @@ def test_what_was_made_is_read(kept):
 
 def test_other_parts_and_another_version_find_nothing(kept):
     paths = {kept.path("draws", PARTS), kept.path("losses", PARTS), kept.path("draws", {**PARTS, "seed": 1})}
-    assert len(paths | {Kept(kept.folder, version=2).path("draws", PARTS)}) == 4
+    assert len(paths | {ArrayCache(kept.folder, version=2).path("draws", PARTS)}) == 4
 
 
 def test_the_suffix_of_a_path_does_not_matter(tmp_path):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from provlab import plugins
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.files import cache_dir
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.machine import keep_freed_memory
 from provlab.modeldiff import excess, held_out, pipeline, reading, where
 from provlab.modeldiff.comparison import Summary
@@ -142,7 +142,7 @@ def diff(
         raise NotComparableError(
             f"neither {pair[0].name} nor {pair[1].name} has a tokenizer; copy it beside the weights"
         )
-    kept = Kept(Path(results) if results else cache_dir() / "modeldiff")
+    kept = ArrayCache(Path(results) if results else cache_dir() / "modeldiff")
     keep_freed_memory()
     of_text, rule = None, "the losses of what both models write"
     if text is not None or (prompt is None and z is None and not items):
@@ -197,7 +197,7 @@ class _Drawn:
     written: Written
 
 
-def _drawn(pair: tuple[Model, Model], settings: Generation, kept: Kept) -> tuple[list[_Drawn], float]:
+def _drawn(pair: tuple[Model, Model], settings: Generation, kept: ArrayCache) -> tuple[list[_Drawn], float]:
     """What both models wrote, and the largest difference of losses that rounding alone makes (nats per token)."""
     raw = [pipeline.generated(model, settings, kept) for model in pair]
     mixed = settings.tempers == (1.0,)
@@ -350,7 +350,7 @@ def _output(written: Written, pair: tuple[Model, Model], z: tuple[float, float],
 
 
 def _exchanged(
-    a: Model, b: Model, z: tuple[float, float], length: int, steps: int, kept: Kept, *, seed: int
+    a: Model, b: Model, z: tuple[float, float], length: int, steps: int, kept: ArrayCache, *, seed: int
 ) -> Summary | str:
     """Compare by replica exchange, or say why that gives no number."""
     settings = Exchange(length, n_steps=steps, seed=seed)

@@ -32,7 +32,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ArrayCache:
     """A folder of arrays under the hash of all that they depend on.
 
     Attributes

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from provlab.errors import InputError
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff import excess, reading
 from provlab.modeldiff.nll import sequence_nll
 from provlab.report.difference import check_limit
@@ -28,7 +28,7 @@ def models(gpt2):
 
 @pytest.fixture(scope="module")
 def read(models, tmp_path_factory):
-    return reading.read(models, EVERYTHING, Kept(tmp_path_factory.mktemp("read")))
+    return reading.read(models, EVERYTHING, ArrayCache(tmp_path_factory.mktemp("read")))
 
 
 def test_what_is_read_is_the_losses_and_the_divergences_of_the_laws(models, read, monkeypatch):

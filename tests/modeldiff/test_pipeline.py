@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from provlab.errors import InputError
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff import held_out, pipeline
 from provlab.modeldiff.comparison import Comparison, from_enumeration
 from provlab.modeldiff.representative import Direction, within
@@ -26,7 +26,7 @@ def models(gpt2, tmp_path_factory):
 
 @pytest.fixture
 def kept(tmp_path):
-    return Kept(tmp_path / "kept")
+    return ArrayCache(tmp_path / "kept")
 
 
 @pytest.fixture(scope="module")

@@ -300,12 +300,12 @@ def retrained(stage: Stage) -> dict[str, Any]:
 
 def compared(stage: Stage) -> dict[str, Any]:
     """Two models compared by what they write, and a third."""
-    from provlab.kept import Kept
+    from provlab.kept import ArrayCache
     from provlab.modeldiff import pipeline
 
     small, medium, second = (stage.models[name] for name in ("oak", "oak-chat", "larch"))
     models = pipeline.open_models([small, medium, second], progress=False)
-    kept, draws, z = Kept(stage.folder / "kept"), pipeline.Generation(200, 6, n_chains=2), (0.1, 20.0)
+    kept, draws, z = ArrayCache(stage.folder / "kept"), pipeline.Generation(200, 6, n_chains=2), (0.1, 20.0)
     differences = {"sizes": pipeline.model_diff(models[small], models[medium], z, draws, kept)}
     names = {"small": small, "medium": medium, "second": second}
     return {"compared": differences, "ranges": {"sizes": z}, "models": models, "draws": draws, "kept": kept} | names

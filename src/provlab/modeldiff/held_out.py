@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff.pipeline import Model, judged
 
 Range = tuple[float, float]
@@ -35,7 +35,7 @@ class HeldOut:
 
     texts: Mapping[str, str]
     n_pieces: int
-    kept: Kept
+    kept: ArrayCache
     seed: int
     _encoded: dict[str, dict[str, NDArray[np.int64]]] = field(default_factory=dict, init=False, repr=False)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from provlab.files import digest
-from provlab.kept import Arrays, Kept
+from provlab.kept import ArrayCache, Arrays
 from provlab.modeldiff import generation, reweighting
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.ladder import tune_ladder
@@ -184,7 +184,7 @@ def own_seed(model: Model, seed: int) -> int:
     return int(digest([seed, model.checkpoint.digest])[:8], 16)
 
 
-def generated(model: Model, settings: Generation, kept: Kept) -> Draws:
+def generated(model: Model, settings: Generation, kept: ArrayCache) -> Draws:
     """Draw by the model's own generation, some chains side by side, each group kept when it is done."""
     each = -(-settings.n // settings.n_chains)
     seeds = generation.chain_seeds(own_seed(model, settings.seed), settings.n_chains)
@@ -214,7 +214,7 @@ def _unstacked(arrays: Arrays) -> list[Arrays]:
     return [{name: values[k] for name, values in arrays.items()} for k in range(len(arrays["nll"]))]
 
 
-def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
+def exchanged(model: Model, settings: Exchange, kept: ArrayCache) -> Samples:
     """Draw by replica exchange with moves that the model writes; draws and state are kept as it goes."""
     temperatures, seed = settings.temperatures or _laid(model, settings, kept), own_seed(model, settings.seed)
     parts = {**model.key, **asdict(settings), "seed": seed, "temperatures": [repr(t) for t in temperatures]}
@@ -232,7 +232,7 @@ def exchanged(model: Model, settings: Exchange, kept: Kept) -> Samples:
     )
 
 
-def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
+def _laid(model: Model, settings: Exchange, kept: ArrayCache) -> tuple[float, ...]:
     """Temperatures by pilot runs, kept."""
     own, seed = own_temperature(settings.length), own_seed(model, settings.seed)
     laid = {"length": settings.length, "coldest": settings.coldest, "below": settings.below}
@@ -255,7 +255,7 @@ def _laid(model: Model, settings: Exchange, kept: Kept) -> tuple[float, ...]:
     return tuple(kept.get("ladder", parts, lay)["temperatures"].tolist())
 
 
-def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: Kept) -> NDArray[np.float64]:
+def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: ArrayCache) -> NDArray[np.float64]:
     """Return the loss of sequences under a model, ``(n,)``; the same are judged once, and kept piece by piece."""
     tokens = np.ascontiguousarray(tokens, dtype=np.int64)
     if not len(tokens):
@@ -274,7 +274,7 @@ def _judge(model: Model, tokens: NDArray[np.int64]) -> Arrays:
     return {"nll": model.nll(tokens)}
 
 
-def mixed(a: Model, b: Model, settings: Generation, kept: Kept) -> tuple[Draws, Draws]:
+def mixed(a: Model, b: Model, settings: Generation, kept: ArrayCache) -> tuple[Draws, Draws]:
     """Draws of both models as one sample of the mixture of their laws, as A and as B judges it.
 
     Each draw stands for 1 / (n q(x)) inputs, q being the mean of both laws (the balance heuristic): a law that puts
@@ -310,7 +310,9 @@ def one_sample(
     return first, second
 
 
-def model_diff(a: Model, b: Model, z: tuple[float, float], settings: Generation | Exchange, kept: Kept) -> Comparison:
+def model_diff(
+    a: Model, b: Model, z: tuple[float, float], settings: Generation | Exchange, kept: ArrayCache
+) -> Comparison:
     """Compare two models by the inputs that each draws.
 
     Parameters

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import InvalidWeightsError
 from provlab.files import digest
-from provlab.kept import Arrays, Kept
+from provlab.kept import ArrayCache, Arrays
 from provlab.modeldiff.nll import SequenceNll
 from provlab.modeldiff.pipeline import Model
 
@@ -54,7 +54,7 @@ class Reading:
         return np.asarray(self.divergence.mean(axis=3, dtype=np.float64))
 
 
-def read(models: Sequence[Model], tokens: NDArray[np.integer], kept: Kept) -> Reading:
+def read(models: Sequence[Model], tokens: NDArray[np.integer], kept: ArrayCache) -> Reading:
     """Let models read sequences; what they say is kept piece by piece.
 
     Parameters

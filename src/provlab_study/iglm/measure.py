@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison
 from provlab.modeldiff.pipeline import Generation, Model
@@ -49,7 +49,7 @@ def residues(model: Model, tokens: NDArray[np.integer[Any]]) -> list[str]:
     return ["".join(text.split()) for text in model.texts(tokens)]
 
 
-def compare(a: Model, b: Model, how: Generation, kept: Kept) -> tuple[Comparison, tuple[float, float]]:
+def compare(a: Model, b: Model, how: Generation, kept: ArrayCache) -> tuple[Comparison, tuple[float, float]]:
     """Compare by what both write: Z lies between quantiles of the losses, under the writer, of all that was written.
 
     Returns

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.errors import ProvlabError
-from provlab.kept import Kept
+from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import TERMS, Comparison, Summary
@@ -84,7 +84,7 @@ def number_of_inputs(direction: Direction, seed: int) -> list[float]:
 
 
 def lower_end(
-    model: Model, drawn: Draws, z: Range, settings: pipeline.Exchange, kept: Kept, *, seed: int
+    model: Model, drawn: Draws, z: Range, settings: pipeline.Exchange, kept: ArrayCache, *, seed: int
 ) -> Ways | str:
     """Count a model's inputs in the lowest third of Z by both ways, replica exchange from the model's own text down.
 
