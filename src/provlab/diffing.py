@@ -21,7 +21,7 @@ from provlab.modeldiff.composition import composition
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.items import answered
-from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, Model
+from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
 from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range, within
 from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
@@ -197,7 +197,9 @@ class _Drawn:
     written: Written
 
 
-def _drawn(pair: tuple[Model, Model], settings: Generation, kept: ArrayCache) -> tuple[list[_Drawn], float]:
+def _drawn(
+    pair: tuple[SequenceModel, SequenceModel], settings: Generation, kept: ArrayCache
+) -> tuple[list[_Drawn], float]:
     """What both models wrote, and the largest difference of losses that rounding alone makes (nats per token)."""
     raw = [pipeline.generated(model, settings, kept) for model in pair]
     mixed = settings.tempers == (1.0,)
@@ -261,7 +263,9 @@ def _own_range(written: Sequence[Written], shares: tuple[float, float]) -> tuple
     return float(low), float(high) if high > low else float(np.nextafter(high, np.inf))
 
 
-def _inputs(side: Side, model: Model, drawn: _Drawn, z: tuple[float, float], words: dict[str, str]) -> Direction:
+def _inputs(
+    side: Side, model: SequenceModel, drawn: _Drawn, z: tuple[float, float], words: dict[str, str]
+) -> Direction:
     """The draws in Z; none, and a reason in `words`, where they are too few."""
     draws = drawn.draws
     inside = within(draws.nll, z)
@@ -276,7 +280,9 @@ def _inputs(side: Side, model: Model, drawn: _Drawn, z: tuple[float, float], wor
     return Direction.from_draws(draws.within(z), drawn.other[inside], side, z)
 
 
-def _shown(written: Written, rows: Sequence[int], end: str, pair: tuple[Model, Model]) -> tuple[Example, ...]:
+def _shown(
+    written: Written, rows: Sequence[int], end: str, pair: tuple[SequenceModel, SequenceModel]
+) -> tuple[Example, ...]:
     """Rows of what a model writes, with D of each token."""
     own = 0 if written.side == "A" else 1
     first = [None] * (written.tokens.shape[1] - written.predictions)  # a first token that nothing predicts
@@ -295,7 +301,9 @@ def _shown(written: Written, rows: Sequence[int], end: str, pair: tuple[Model, M
     )
 
 
-def _ends(inputs: Direction, written: Written, pair: tuple[Model, Model], seed: int) -> tuple[Example, ...]:
+def _ends(
+    inputs: Direction, written: Written, pair: tuple[SequenceModel, SequenceModel], seed: int
+) -> tuple[Example, ...]:
     """Inputs of one model in Z from both ends of D, drawn by weight."""
     edges = np.unique(inputs.quantile([0, _TAIL, 1 - _TAIL, 1]))
     if len(edges) < 2:
@@ -308,7 +316,7 @@ def _ends(inputs: Direction, written: Written, pair: tuple[Model, Model], seed: 
     return *_shown(written, lowest, "D lowest", pair), *_shown(written, highest, "D highest", pair)
 
 
-def _output(written: Written, pair: tuple[Model, Model], z: tuple[float, float], seed: int) -> Output:
+def _output(written: Written, pair: tuple[SequenceModel, SequenceModel], z: tuple[float, float], seed: int) -> Output:
     """Where the divergence is over what one model writes."""
     outputs = written.outputs
     assert outputs.draws is not None  # only an enumeration has none
@@ -350,7 +358,7 @@ def _output(written: Written, pair: tuple[Model, Model], z: tuple[float, float],
 
 
 def _exchanged(
-    a: Model, b: Model, z: tuple[float, float], length: int, steps: int, kept: ArrayCache, *, seed: int
+    a: SequenceModel, b: SequenceModel, z: tuple[float, float], length: int, steps: int, kept: ArrayCache, *, seed: int
 ) -> Summary | str:
     """Compare by replica exchange, or say why that gives no number."""
     settings = Exchange(length, n_steps=steps, seed=seed)
@@ -360,7 +368,7 @@ def _exchanged(
         return str(error)
 
 
-def _start(pair: tuple[Model, Model], prompt: str | None) -> str:
+def _start(pair: tuple[SequenceModel, SequenceModel], prompt: str | None) -> str:
     """Say what stands before inputs."""
     if not len(pair[0].nll.start):
         return "Nothing stands before it: its first token, in ‹ ›, is any of these and not judged."

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import InputError
 from provlab.kept import ArrayCache
-from provlab.modeldiff.pipeline import Model, judged
+from provlab.modeldiff.pipeline import SequenceModel, judged
 
 Range = tuple[float, float]
 N_PIECES = 500  # of each kind of text, where nothing else is asked for
@@ -39,7 +39,7 @@ class HeldOut:
     seed: int
     _encoded: dict[str, dict[str, NDArray[np.int64]]] = field(default_factory=dict, init=False, repr=False)
 
-    def pieces_by_kind(self, model: Model, length: int) -> dict[str, NDArray[np.int64]]:
+    def pieces_by_kind(self, model: SequenceModel, length: int) -> dict[str, NDArray[np.int64]]:
         """Pieces of `length` tokens of each kind, ``(n_pieces, length)``, by a model's tokenizer."""
         if model.source not in self._encoded:
             self._encoded[model.source] = {kind: model.encode(text) for kind, text in self.texts.items()}
@@ -48,16 +48,18 @@ class HeldOut:
             for i, (kind, ids) in enumerate(self._encoded[model.source].items())
         }
 
-    def pieces(self, model: Model, length: int) -> NDArray[np.int64]:
+    def pieces(self, model: SequenceModel, length: int) -> NDArray[np.int64]:
         """Pieces of all kinds alike, ``(kinds * n_pieces, length)``, by a model's tokenizer."""
         return np.concatenate(list(self.pieces_by_kind(model, length).values()))
 
-    def each_loss(self, models: Sequence[Model], length: int) -> NDArray[np.float64]:
+    def each_loss(self, models: Sequence[SequenceModel], length: int) -> NDArray[np.float64]:
         """Loss of each piece (nats per token) under each of some models that are compared, ``(models, pieces)``."""
         tokens = self.pieces(models[0], length)
         return np.stack([judged(model, tokens, self.kept) for model in models])  # (models, pieces)
 
-    def range_of(self, a: Model, b: Model, length: int, shares: Sequence[float], z: Sequence[float] = ()) -> Range:
+    def range_of(
+        self, a: SequenceModel, b: SequenceModel, length: int, shares: Sequence[float], z: Sequence[float] = ()
+    ) -> Range:
         """Z as given, or by a rule that looks at no ratio: two quantiles of the losses under both models together."""
         if z:
             return z[0], z[1]

@@ -20,7 +20,7 @@ from scipy import special
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.modeldiff.bootstrap import LEVEL
-from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.pipeline import SequenceModel
 
 _RESAMPLES = 4000  # of the bootstrap over items
 _LEAST = 15  # items of an interval of means: resamples of fewer scatter too little
@@ -233,7 +233,7 @@ class Paired:
         return self.mean([i.divergence[0] for i in self.items]), self.mean([i.divergence[1] for i in self.items])
 
 
-def answered(a: Model, b: Model, rows: Sequence[Mapping[str, Any]], *, seed: int) -> Paired:
+def answered(a: SequenceModel, b: SequenceModel, rows: Sequence[Mapping[str, Any]], *, seed: int) -> Paired:
     """Let two models answer items.
 
     Parameters
@@ -292,7 +292,7 @@ def distinct(items: Sequence[Item]) -> tuple[list[Item], int]:
 
 
 def _read(
-    a: Model, b: Model, item: Item, answer: str
+    a: SequenceModel, b: SequenceModel, item: Item, answer: str
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.float64]]:
     """Loss of each token of an answer ``(2, tokens)``, whether all are the likeliest ``(2,)``, divergences ``(2,)``."""
     context = item.context.rstrip()  # a space before an answer belongs to its first token

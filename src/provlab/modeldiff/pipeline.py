@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Model:
+class SequenceModel:
     """A model that draws and judges; made by `open_models`.
 
     Attributes
@@ -105,7 +105,7 @@ def open_models(
     dtype: torch.dtype = torch.float32,
     allow_pickle: bool = False,
     progress: bool = True,
-) -> dict[str, Model]:
+) -> dict[str, SequenceModel]:
     """Open models that are to be compared with each other, on the tokens that all of them have.
 
     Parameters
@@ -132,7 +132,7 @@ def open_models(
     if not all(starts):
         starts = [[] for _ in starts]
     return {
-        source: Model(
+        source: SequenceModel(
             source,
             checkpoint,
             sequence_nll(checkpoint, ids=ids, start=start, device=device, dtype=dtype),
@@ -179,12 +179,12 @@ class Exchange:
     below: bool = False
 
 
-def own_seed(model: Model, seed: int) -> int:
+def own_seed(model: SequenceModel, seed: int) -> int:
     """Return a seed of this model's own: with one seed for both, a model and its copy would write the same inputs."""
     return int(digest([seed, model.checkpoint.digest])[:8], 16)
 
 
-def generated(model: Model, settings: Generation, kept: ArrayCache) -> Draws:
+def generated(model: SequenceModel, settings: Generation, kept: ArrayCache) -> Draws:
     """Draw by the model's own generation, some chains side by side, each group kept when it is done."""
     each = -(-settings.n // settings.n_chains)
     seeds = generation.chain_seeds(own_seed(model, settings.seed), settings.n_chains)
@@ -204,7 +204,7 @@ def generated(model: Model, settings: Generation, kept: ArrayCache) -> Draws:
     return generation.join(chains)
 
 
-def _write(model: Model, n: int, settings: Generation, seeds: Sequence[int]) -> Arrays:
+def _write(model: SequenceModel, n: int, settings: Generation, seeds: Sequence[int]) -> Arrays:
     """Some chains as one array of each kind, chain by chain."""
     chains = generation.write_chains(model.nll, n, settings.length, tempers=settings.tempers, seeds=seeds)
     return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
@@ -214,7 +214,7 @@ def _unstacked(arrays: Arrays) -> list[Arrays]:
     return [{name: values[k] for name, values in arrays.items()} for k in range(len(arrays["nll"]))]
 
 
-def exchanged(model: Model, settings: Exchange, kept: ArrayCache) -> Samples:
+def exchanged(model: SequenceModel, settings: Exchange, kept: ArrayCache) -> Samples:
     """Draw by replica exchange with moves that the model writes; draws and state are kept as it goes."""
     temperatures, seed = settings.temperatures or _laid(model, settings, kept), own_seed(model, settings.seed)
     parts = {**model.key, **asdict(settings), "seed": seed, "temperatures": [repr(t) for t in temperatures]}
@@ -232,7 +232,7 @@ def exchanged(model: Model, settings: Exchange, kept: ArrayCache) -> Samples:
     )
 
 
-def _laid(model: Model, settings: Exchange, kept: ArrayCache) -> tuple[float, ...]:
+def _laid(model: SequenceModel, settings: Exchange, kept: ArrayCache) -> tuple[float, ...]:
     """Temperatures by pilot runs, kept."""
     own, seed = own_temperature(settings.length), own_seed(model, settings.seed)
     laid = {"length": settings.length, "coldest": settings.coldest, "below": settings.below}
@@ -255,7 +255,7 @@ def _laid(model: Model, settings: Exchange, kept: ArrayCache) -> tuple[float, ..
     return tuple(kept.get("ladder", parts, lay)["temperatures"].tolist())
 
 
-def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: ArrayCache) -> NDArray[np.float64]:
+def judged(model: SequenceModel, tokens: NDArray[np.integer[Any]], kept: ArrayCache) -> NDArray[np.float64]:
     """Return the loss of sequences under a model, ``(n,)``; the same are judged once, and kept piece by piece."""
     tokens = np.ascontiguousarray(tokens, dtype=np.int64)
     if not len(tokens):
@@ -270,11 +270,11 @@ def judged(model: Model, tokens: NDArray[np.integer[Any]], kept: ArrayCache) -> 
     return np.concatenate(losses)[place.ravel()]
 
 
-def _judge(model: Model, tokens: NDArray[np.int64]) -> Arrays:
+def _judge(model: SequenceModel, tokens: NDArray[np.int64]) -> Arrays:
     return {"nll": model.nll(tokens)}
 
 
-def mixed(a: Model, b: Model, settings: Generation, kept: ArrayCache) -> tuple[Draws, Draws]:
+def mixed(a: SequenceModel, b: SequenceModel, settings: Generation, kept: ArrayCache) -> tuple[Draws, Draws]:
     """Draws of both models as one sample of the mixture of their laws, as A and as B judges it.
 
     Each draw stands for 1 / (n q(x)) inputs, q being the mean of both laws (the balance heuristic): a law that puts
@@ -311,7 +311,7 @@ def one_sample(
 
 
 def model_diff(
-    a: Model, b: Model, z: tuple[float, float], settings: Generation | Exchange, kept: ArrayCache
+    a: SequenceModel, b: SequenceModel, z: tuple[float, float], settings: Generation | Exchange, kept: ArrayCache
 ) -> Comparison:
     """Compare two models by the inputs that each draws.
 
@@ -335,7 +335,7 @@ def model_diff(
     """
     z = checked_range(z)
 
-    def direction(side: Side, model: Model, other: Model) -> Direction:
+    def direction(side: Side, model: SequenceModel, other: SequenceModel) -> Direction:
         if isinstance(settings, Generation):
             draws = generated(model, settings, kept).within(z)
         else:

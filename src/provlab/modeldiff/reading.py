@@ -19,7 +19,7 @@ from provlab.errors import InvalidWeightsError
 from provlab.files import digest
 from provlab.kept import ArrayCache, Arrays
 from provlab.modeldiff.nll import SequenceNll
-from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.pipeline import SequenceModel
 
 _AT_ONCE = 4096  # sequences read between two savings
 _NEAR = {"cpu": 1 << 16, "cuda": 1 << 28}  # numbers of laws whose divergence is taken at once
@@ -54,7 +54,7 @@ class Reading:
         return np.asarray(self.divergence.mean(axis=3, dtype=np.float64))
 
 
-def read(models: Sequence[Model], tokens: NDArray[np.integer], kept: ArrayCache) -> Reading:
+def read(models: Sequence[SequenceModel], tokens: NDArray[np.integer], kept: ArrayCache) -> Reading:
     """Let models read sequences; what they say is kept piece by piece.
 
     Parameters

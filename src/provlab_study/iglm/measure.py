@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.comparison import Comparison
-from provlab.modeldiff.pipeline import Generation, Model
+from provlab.modeldiff.pipeline import Generation, SequenceModel
 from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.tokens import opening
 
@@ -36,7 +36,7 @@ GERMLINES = {
 _LEAST, _ALIKE = 8, 0.7  # residues that must overlap a germline, and the share of them that must be its own
 
 
-def open_pair(prompt: str) -> tuple[Model, Model]:
+def open_pair(prompt: str) -> tuple[SequenceModel, SequenceModel]:
     """Open both after a prompt such as ``[HEAVY] [HUMAN]``; inputs are made of the twenty amino acids."""
     models = pipeline.open_models(
         [SMALL, LARGE], opening=partial(opening, prompt=prompt), allow_pickle=True, progress=True
@@ -44,12 +44,14 @@ def open_pair(prompt: str) -> tuple[Model, Model]:
     return models[SMALL], models[LARGE]
 
 
-def residues(model: Model, tokens: NDArray[np.integer[Any]]) -> list[str]:
+def residues(model: SequenceModel, tokens: NDArray[np.integer[Any]]) -> list[str]:
     """Inputs as chains of residues, in one-letter code."""
     return ["".join(text.split()) for text in model.texts(tokens)]
 
 
-def compare(a: Model, b: Model, how: Generation, kept: ArrayCache) -> tuple[Comparison, tuple[float, float]]:
+def compare(
+    a: SequenceModel, b: SequenceModel, how: Generation, kept: ArrayCache
+) -> tuple[Comparison, tuple[float, float]]:
     """Compare by what both write: Z lies between quantiles of the losses, under the writer, of all that was written.
 
     Returns

@@ -13,7 +13,7 @@ from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import TERMS, Comparison, Summary
 from provlab.modeldiff.composition import label_share
 from provlab.modeldiff.held_out import HeldOut, Range
-from provlab.modeldiff.pipeline import Model
+from provlab.modeldiff.pipeline import SequenceModel
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
 from provlab.report import difference
 from provlab.zoo import corpus
@@ -28,13 +28,13 @@ _EXPERIMENTS = {"sizes": "2", "long": "3", "generations": "4"}
 Pair = tuple[str, str]
 
 
-def open_pairs(pairs: Sequence[Pair], *, device: str, allow_pickle: bool) -> dict[str, Model]:
+def open_pairs(pairs: Sequence[Pair], *, device: str, allow_pickle: bool) -> dict[str, SequenceModel]:
     """Open the models of several pairs, each once, on the tokens that they share with those they are compared with."""
     groups: list[set[str]] = []  # models that some chain of pairs connects are to be compared on the same tokens
     for pair in pairs:
         joined = [group for group in groups if group & set(pair)]
         groups = [group for group in groups if group not in joined] + [set(pair).union(*joined)]
-    models: dict[str, Model] = {}
+    models: dict[str, SequenceModel] = {}
     for group in groups:
         models |= pipeline.open_models(sorted(group), device=device, allow_pickle=allow_pickle)
     return {source: models[source] for pair in pairs for source in pair}
@@ -84,7 +84,7 @@ def number_of_inputs(direction: Direction, seed: int) -> list[float]:
 
 
 def lower_end(
-    model: Model, drawn: Draws, z: Range, settings: pipeline.Exchange, kept: ArrayCache, *, seed: int
+    model: SequenceModel, drawn: Draws, z: Range, settings: pipeline.Exchange, kept: ArrayCache, *, seed: int
 ) -> Ways | str:
     """Count a model's inputs in the lowest third of Z by both ways, replica exchange from the model's own text down.
 
@@ -188,7 +188,7 @@ def repetition_curve(
     )
 
 
-def domain_labels(model: Model, held_out: HeldOut, length: int) -> tuple[TextKinds, float]:
+def domain_labels(model: SequenceModel, held_out: HeldOut, length: int) -> tuple[TextKinds, float]:
     """Labels code and prose by pairs of tokens, from the zoo's training text; and the share right on held-out text."""
     train = corpus.load()
     judge = TextKinds.fit(train.tokens("code"), train.tokens("prose"), model.nll.vocabulary)
