@@ -9,7 +9,7 @@ from provlab.report.comparison import Comparison
 from provlab.statistics.base import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import Evidence, Verdict
+from provlab_study.publishing.evidence import RunRecords, Verdict
 
 
 def record(statistic, value, pair=("/a", "/b"), **detail):
@@ -35,7 +35,7 @@ def row(claim):
 
 def evidence(measurements, profile="default"):
     """What a run left that made these measurements and no other."""
-    return Evidence({"profile": profile, "measurements": measurements, "pairs": []}, Store(Path("nowhere")))
+    return RunRecords({"profile": profile, "measurements": measurements, "pairs": []}, Store(Path("nowhere")))
 
 
 def judge(row, kept, **others) -> Verdict:

@@ -137,7 +137,7 @@ class OldRecordsError(ParameterError):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RunRecords:
     """What one notebook run left in the store."""
 
     experiment: dict[str, Any]
@@ -206,7 +206,7 @@ def read(kind: Callable[..., Kind], rows: Sequence[Any]) -> list[Kind]:
 
 
 def frame_of(*studies: StudyReport) -> pd.DataFrame:
-    """All pairs of some studies, with the columns of `Evidence.pairs` and others."""
+    """All pairs of some studies, with the columns of `RunRecords.pairs` and others."""
     frames = []
     for study in studies:
         blocks = [record.outcome.blocks if record.outcome else () for record in study.records]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import Evidence, known
+from provlab_study.publishing.evidence import RunRecords, known
 from provlab_study.publishing.results import Results
 
 LEVEL = 0.01
@@ -22,18 +22,18 @@ def sentences(store: Results, *, origin: str, adversary: str, counted: str) -> l
     origin, adversary, counted
         Names of the experiments that left the records. Where one has not run, the sentence says so.
     """
-    writers: list[tuple[str, Callable[[Evidence], str]]] = [
+    writers: list[tuple[str, Callable[[RunRecords], str]]] = [
         (origin, _origin),
         (adversary, _adversary),
         (counted, _counted),
     ]
     return [
-        write(Evidence(experiment, store)) if (experiment := store.experiment(name)) else f"Not run here: {name}."
+        write(RunRecords(experiment, store)) if (experiment := store.experiment(name)) else f"Not run here: {name}."
         for name, write in writers
     ]
 
 
-def _rejected(evidence: Evidence, statistic: str) -> tuple[int, int, int, int]:
+def _rejected(evidence: RunRecords, statistic: str) -> tuple[int, int, int, int]:
     """Dependent pairs found, all of them, independent pairs accused, all of them, by Holm at `LEVEL`."""
     dependent, independent, _ = known(evidence.pairs, statistic)
     log10_p = np.concatenate([dependent["log10_p"], independent["log10_p"]]).astype(float)
@@ -42,7 +42,7 @@ def _rejected(evidence: Evidence, statistic: str) -> tuple[int, int, int, int]:
     return int(below[:n].sum()), n, int(below[n:].sum()), len(independent)
 
 
-def _origin(evidence: Evidence) -> str:
+def _origin(evidence: RunRecords) -> str:
     hit, n, accused, others = _rejected(evidence, "phi_u")
     if not n + others:
         return UNKNOWN
@@ -52,7 +52,7 @@ def _origin(evidence: Evidence) -> str:
     )
 
 
-def _adversary(evidence: Evidence) -> str:
+def _adversary(evidence: RunRecords) -> str:
     plain, n, *_ = _rejected(evidence, "phi_u")
     if not n:
         return UNKNOWN
@@ -66,7 +66,7 @@ def _adversary(evidence: Evidence) -> str:
     )
 
 
-def _counted(evidence: Evidence) -> str:
+def _counted(evidence: RunRecords) -> str:
     inputs = evidence.measurement("space")["inputs"]
     sampling = evidence.measurement("sampling")
     ratios = np.array([run["ratio"] for run in sampling["runs"]])  # (runs, 4)

@@ -6,7 +6,7 @@ import planted
 import pytest
 
 from provlab.engine.store import Store
-from provlab_study.publishing.evidence import HOLDS, Evidence
+from provlab_study.publishing.evidence import HOLDS, RunRecords
 
 ROWS = {claim: planted.row(claim) for claim in ("I10", "I13", "I14")}
 MODELS = ("base", "child", "other", "another")
@@ -39,7 +39,9 @@ class Planted:
         others = "controls" if claim == "I10" else "strangers"
         roles = {"base": "base", "leak" if claim == "I10" else "child": "child", others: self.controls}
         measurements = {"roles": roles}
-        return planted.judge(row, Evidence({"profile": "default", "pairs": pairs, "measurements": measurements}, store))
+        return planted.judge(
+            row, RunRecords({"profile": "default", "pairs": pairs, "measurements": measurements}, store)
+        )
 
 
 @pytest.mark.parametrize("claim", ROWS)

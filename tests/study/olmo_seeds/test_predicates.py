@@ -10,7 +10,7 @@ import pytest
 from provlab.engine.store import Store
 from provlab.statistics import order
 from provlab_study.olmo_seeds.predicates import power_of_uniformity, seeds_independent
-from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Evidence, Verdict
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, RunRecords, Verdict
 from provlab_study.shared import calibration
 
 N = 10
@@ -54,9 +54,9 @@ class Bench:
         about = {"a": a, "b": b, "statistic": statistic, "dependent": None, "error": None}
         self.pairs[a, b, statistic] = {**about, "keys": [key, self.withheld][:blocks]}
 
-    def evidence(self, profile: str = "default") -> Evidence:
+    def evidence(self, profile: str = "default") -> RunRecords:
         experiment = {"name": "x", "profile": profile, "pairs": list(self.pairs.values())}
-        return Evidence({**experiment, "measurements": self.measurements}, self.store)
+        return RunRecords({**experiment, "measurements": self.measurements}, self.store)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import Evidence, OldRecordsError
+from provlab_study.publishing.evidence import OldRecordsError, RunRecords
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
@@ -152,7 +152,7 @@ def store(tmp_path):
 
 def test_ours_come_from_the_units_and_not_from_the_experiment(store):
     """Values are aggregated again from the stored units by the statistic itself."""
-    (row,) = Evidence(store.experiment("llama_tree"), store).pairs.to_dict("records")
+    (row,) = RunRecords(store.experiment("llama_tree"), store).pairs.to_dict("records")
     assert row["log10_p"] == pytest.approx(pvalues.fisher(np.array([-1.0, -2.0])))
     assert row["blocks"] == [-1.0, -2.0]
 
@@ -161,7 +161,7 @@ def test_a_lost_unit_is_named(store):
     next((store.root / "units").rglob("*.json")).unlink()
     message = r"unit [0-9a-f]{64} of experiment llama_tree is no longer in .*; run it again"
     with pytest.raises(ParameterError, match=message):
-        _ = Evidence(store.experiment("llama_tree"), store).pairs
+        _ = RunRecords(store.experiment("llama_tree"), store).pairs
 
 
 def test_the_scoreboard_counts(store, monkeypatch):
@@ -214,7 +214,7 @@ def test_units_of_another_version_are_not_judged(store):
     for path in (store.root / "units").rglob("*.json"):
         path.write_text(json.dumps(UNIT | {"block": 0, "log10_p": -1.0, "detail": {}}))
     with pytest.raises(OldRecordsError, match="those of another version: run its page again"):
-        _ = Evidence(store.experiment("llama_tree"), store).pairs
+        _ = RunRecords(store.experiment("llama_tree"), store).pairs
 
 
 def test_records_of_another_version_are_not_judged():

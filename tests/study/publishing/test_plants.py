@@ -15,7 +15,7 @@ import pytest
 from planted import judge
 
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import Evidence
+from provlab_study.publishing.evidence import RunRecords
 from provlab_study.publishing.results import Results
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
@@ -242,7 +242,7 @@ def judged(claim, folder, change=lambda record: None):
     store = Results(folder)
     store.put("unit", {"value": 0.0, "log10_p": 0.0, "detail": {}, "parameters": {"n_permutations": T}})
     kept = {"name": "x", "profile": "default", "pairs": [], "parameters": {"n_permutations": T}}
-    evidence = Evidence(kept | record, store)
+    evidence = RunRecords(kept | record, store)
     evidence.__dict__["pairs"] = record["pairs"]  # in place of what it aggregates from units
     return judge(ROWS[claim], evidence)
 
