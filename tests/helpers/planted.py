@@ -9,7 +9,7 @@ from provlab.report.comparison import Comparison
 from provlab.statistics.base import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import RunRecords, Verdict
+from provlab_study.publishing.evidence import ClaimStatus, RunRecords
 
 
 def record(statistic, value, pair=("/a", "/b"), **detail):
@@ -38,7 +38,7 @@ def evidence(measurements, profile="default"):
     return RunRecords({"profile": profile, "measurements": measurements, "pairs": []}, Store(Path("nowhere")))
 
 
-def judge(row, kept, **others) -> Verdict:
+def judge(row, kept, **others) -> ClaimStatus:
     """The verdict of a claim's row on this evidence; others are records under other names, and other bars."""
     function = claims.predicate(row)
     names = inspect.signature(function).parameters.keys()
@@ -47,6 +47,6 @@ def judge(row, kept, **others) -> Verdict:
     return function(**claims.bars(row, kept.experiment["profile"]) | records | others)
 
 
-def judged(row, measurements, profile="default", **others) -> Verdict:
+def judged(row, measurements, profile="default", **others) -> ClaimStatus:
     """The verdict of a claim's row on these measurements."""
     return judge(row, evidence(measurements, profile), **others)

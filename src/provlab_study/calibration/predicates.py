@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Verdict, judge, read
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, ClaimStatus, judge, read
 from provlab_study.shared import calibration
 
 
@@ -28,7 +28,7 @@ class Blocks:
     dependent: ArrayLike
 
 
-def blocks_calibrated(blocks: Mapping[str, Any], *, level: float, min_pairs: int) -> Verdict:
+def blocks_calibrated(blocks: Mapping[str, Any], *, level: float, min_pairs: int) -> ClaimStatus:
     """The calibration check flags no table of block p-values that Theorem 2 covers, and does flag one that it does not.
 
     `blocks` is a `Blocks`. Its largest valid set must have `min_pairs` pairs. The level is
@@ -55,6 +55,6 @@ def blocks_calibrated(blocks: Mapping[str, Any], *, level: float, min_pairs: int
     why = "no table of blocks is flagged, and Fisher over parameters of one block is"
     verdict = judge("; ".join(words), why, problems)
     if verdict.status == HOLDS and most < min_pairs:
-        return Verdict(NOT_RUN, "", f"only {most} pairs, fewer than {min_pairs}")
+        return ClaimStatus(NOT_RUN, "", f"only {most} pairs, fewer than {min_pairs}")
     margin = f"smallest p of a check, over all it asks: {10.0**smallest:.2g} ({closest}); flagged up to {share:.2g}"
     return replace(verdict, margin=margin)

@@ -9,7 +9,7 @@ import numpy as np
 
 from provlab.inference import pvalues
 from provlab_study.distillation.measure import Distilled, n_called, size_and_power
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, judge, log10_words, read
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, ClaimStatus, judge, log10_words, read
 from provlab_study.shared import calibration
 
 AT_MOST = 5.0  # times the level: what a valid test may be taken for, with few pairs
@@ -25,7 +25,7 @@ def distilled_is_found(
     size_level: float,
     least: int,
     width: float,
-) -> Verdict:
+) -> ClaimStatus:
     """Students of dependent models are found, and those of independent ones are not called related too often.
 
     Judged by the recipe named, whose students must be `width` times as wide as their teachers; the others are reported.
@@ -41,15 +41,17 @@ def distilled_is_found(
     judged = recipes[recipe]
     dependent, independent = np.array(judged.dependent, dtype=float), np.array(judged.independent, dtype=float)
     if not dependent.size or independent.size < least:
-        return Verdict(
+        return ClaimStatus(
             NOT_RUN,
             "",
             f"{dependent.size} dependent and {independent.size} independent pairs; it takes {least} of these",
         )
     if judged.width_factor != width:
-        return Verdict(NOT_RUN, "", f"students {judged.width_factor:g} times as wide as their teachers, not {width:g}")
+        return ClaimStatus(
+            NOT_RUN, "", f"students {judged.width_factor:g} times as wide as their teachers, not {width:g}"
+        )
     if np.isnan(dependent).any() or np.isnan(independent).any():
-        return Verdict(NOT_RUN, "", "a pair has no value")
+        return ClaimStatus(NOT_RUN, "", "a pair has no value")
     fares = size_and_power(judged, level=size_level)
     n_found = n_called(dependent, level)
     accused = n_called(independent, level)
@@ -67,7 +69,7 @@ def distilled_is_found(
             )
     forms = np.array(perfect, dtype=float)
     if not forms.size:
-        return Verdict(NOT_RUN, "", "no pair of independent models in their perfect gated form")
+        return ClaimStatus(NOT_RUN, "", "no pair of independent models in their perfect gated form")
     at_level = {at: int((forms <= math.log10(at)).sum()) for at in (level, size_level)}
     problems = [
         *(

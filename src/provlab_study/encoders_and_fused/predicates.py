@@ -5,13 +5,13 @@ from typing import Any
 
 import pandas as pd
 
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge
 from provlab_study.shared.controls import found_alone
 
 
 def found_by_each(
     pairs: pd.DataFrame, roles: Mapping[str, Any], *, statistics: Sequence[str], log10_p: float, level: float
-) -> Verdict:
+) -> ClaimStatus:
     """A child below `log10_p` against its base by each statistic, and no pair with a stranger at `level`.
 
     `roles` names base, child and strangers; strangers may be each other's relatives, so only their pairs with
@@ -19,14 +19,14 @@ def found_by_each(
     """
     pair, strangers = (roles["base"], roles["child"]), roles["strangers"]
     if set(pair) & set(strangers) or len(set(strangers)) < len(strangers):
-        return Verdict(NOT_RUN, "", "base, child and strangers must be different models")
+        return ClaimStatus(NOT_RUN, "", "base, child and strangers must be different models")
     controls = [(model, stranger) for stranger in strangers for model in pair]
     words: list[str] = []
     bars: list[Bar] = []
     problems: list[tuple[bool, str]] = []
     for name in statistics:
         alone = found_alone(pairs, name, pair, controls, log10_p=log10_p, level=level)
-        if isinstance(alone, Verdict):
+        if isinstance(alone, ClaimStatus):
             return alone
         words.append(alone[0])
         bars += alone[1]

@@ -11,7 +11,7 @@ from provlab.inference import pvalues
 from provlab.models.disguise import ALL
 from provlab_study.evasion.measure import PreservedRecord
 from provlab_study.evasion.procrustes import Alignment
-from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, Verdict, judge, known, log10_words, read
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, ClaimStatus, judge, known, log10_words, read
 from provlab_study.shared import calibration
 from provlab_study.shared.groups import area_under_curve, pairs_of_trees
 
@@ -20,7 +20,7 @@ NO_GROUPS = "the models run have no pair of known dependence and independence"
 
 def outputs_preserved(
     preserved: Sequence[Mapping[str, Any]], *, tolerance: float, architectures: int, entire: str
-) -> Verdict:
+) -> ClaimStatus:
     """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason.
 
     The tolerance is a share of the largest logit: a head of zeros gives the same logits whatever stands before it.
@@ -65,7 +65,7 @@ def evaded_but_found(
     log10_p: float,
     level: float,
     ks: float,
-) -> Verdict:
+) -> ClaimStatus:
     """`robust` finds each dependent pair and no other; `evaded` find none, and their p-values are uniform.
 
     They find none by Holm over all dependent pairs. Uniformity is judged on the pairs `one_each`, one for
@@ -76,7 +76,7 @@ def evaded_but_found(
     """
     dependent, independent, failed = known(pairs, robust)
     if dependent.empty or independent.empty:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     rejected = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]]) <= np.log10(level)
     n_found = int((dependent["log10_p"] < log10_p).sum())
     words = [
@@ -97,7 +97,7 @@ def evaded_but_found(
         blocks = [log10_p for values in rows.loc[inside, "blocks"] for log10_p in values]
         hidden, _, lost = known(pairs, statistic)
         if not blocks:
-            return Verdict(NOT_RUN, "", f"{statistic} was not run on the disguised pairs")
+            return ClaimStatus(NOT_RUN, "", f"{statistic} was not run on the disguised pairs")
         uniform = calibration.ks_uniform(blocks)
         every = rows[rows["error"].isna()]
         alike = list(zip(pairs_of_trees(every, hidden), every["b"], strict=True))
@@ -121,7 +121,7 @@ def evaded_but_found(
     return judge("; ".join(words), why, problems, [bar])
 
 
-def invariants_break(invariants: Mapping[str, Mapping[str, Sequence[float]]], *, least: float) -> Verdict:
+def invariants_break(invariants: Mapping[str, Mapping[str, Sequence[float]]], *, least: float) -> ClaimStatus:
     """A threshold on each cosine separates the groups, until the norms are replaced: then it finds no pair at all.
 
     The groups must be apart by `least`, and the disguised pairs lie as far below the dependent ones: an invariant that
@@ -148,12 +148,12 @@ def invariants_break(invariants: Mapping[str, Mapping[str, Sequence[float]]], *,
             Bar(f"{name} that a disguise takes away", [plain.min() - hidden.max()], least, above=True),
         ]
     if not words:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     why = "each separates the groups before the norms are replaced, and afterwards finds no dependent pair"
     return judge("; ".join(words), why, problems, bars)
 
 
-def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str], most: float) -> Verdict:
+def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str], most: float) -> ClaimStatus:
     """Least squares does not tell dependent from independent pairs by its residual, in any of the things `named`.
 
     These are what the paper names: weight matrices as they lie in the file, and activations, by however many rows. Each
@@ -166,7 +166,7 @@ def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str
     for row in measured:
         residual, related = np.array(row.residual), np.array(row.dependent, dtype=bool)
         if related.all() or not related.any():
-            return Verdict(NOT_RUN, "", NO_GROUPS)
+            return ClaimStatus(NOT_RUN, "", NO_GROUPS)
         area = area_under_curve([(a, b) for a, b in row.pairs], residual, related).either_way
         what = f"area under the curve, {row.what}, {row.rows:g} rows a column"
         bar = Bar(what, [area.value], most, interval=area.interval)
@@ -175,7 +175,7 @@ def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str
         findings.setdefault((row.what, finding), []).append(f"{row.rows:g} rows a column ({ranges})")
         bars += [bar] * (row.what in named and finding != "told apart")  # that is a problem, in better words
     if not set(named) & {row.what for row in measured}:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     words = [
         f"{what}{' (not judged)' * (what not in named)} {finding} by {' to '.join(dict.fromkeys((rows[0], rows[-1])))}"
         for (what, finding), rows in findings.items()
@@ -191,7 +191,7 @@ def aligns_strangers(undone: Sequence[Mapping[str, Any]], *, named: Sequence[str
 
 def separates_without_null(
     median_max: Mapping[str, Sequence[float]], *, level: float, apart: float, narrow: float, excess: float
-) -> Verdict:
+) -> ClaimStatus:
     """A threshold separates the groups, and the values of independent pairs are no p-values.
 
     Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
@@ -201,7 +201,7 @@ def separates_without_null(
     """
     dependent, independent, chain = (np.array(median_max[key]) for key in ("dependent", "independent", "chain"))
     if not dependent.size or len(chain) < 2:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     band = float(chain.max() - chain.min())
     p_band = float(stats.beta.cdf(band, len(chain) - 1, 2))  # of the range of uniforms
     small = stats.kstest(np.clip(independent, 0, 1), "uniform", alternative="greater")

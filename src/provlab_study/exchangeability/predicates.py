@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, judge
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, ClaimStatus, judge
 from provlab_study.shared import calibration
 
 
-def permtest_uniform(example_one: Mapping[str, Any], *, min_pairs: int, min_tunes: int, smallest: float) -> Verdict:
+def permtest_uniform(example_one: Mapping[str, Any], *, min_pairs: int, min_tunes: int, smallest: float) -> ClaimStatus:
     """P(p <= k/(T+1)) within its binomial band for all k at once, not too many at 0.01, and fine-tunes at 1/(T+1).
 
     So many pairs of either kind are needed, and a T with which 1/(T+1) is `smallest` or less: at T = 1 half of all
@@ -19,10 +19,12 @@ def permtest_uniform(example_one: Mapping[str, Any], *, min_pairs: int, min_tune
     t = example_one["n_permutations"]
     if len(independent) < min_pairs or len(dependent) < min_tunes or t + 1 < 1 / smallest:
         sizes = f"{len(independent)} pairs, {len(dependent)} fine-tunes, T = {t}"
-        return Verdict(NOT_RUN, "", f"{sizes}; {min_pairs}, {min_tunes} and {round(1 / smallest) - 1} are asked for")
+        return ClaimStatus(
+            NOT_RUN, "", f"{sizes}; {min_pairs}, {min_tunes} and {round(1 / smallest) - 1} are asked for"
+        )
     steps = np.concatenate([independent, dependent]) * (t + 1)
     if not (np.abs(steps - np.rint(steps)) < 1e-6).all() or not ((steps > 0.5) & (steps < t + 1.5)).all():
-        return Verdict(FAILS, "", f"a p-value is off the grid 1/{t + 1}, ..., 1")
+        return ClaimStatus(FAILS, "", f"a p-value is off the grid 1/{t + 1}, ..., 1")
     grid_p = calibration.uniform_on_grid(independent, t)
     at_minimum = int((np.rint(dependent * (t + 1)) == 1).sum())
     ours = (

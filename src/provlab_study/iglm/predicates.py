@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provlab_study.iglm.records import TwoSizes
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge
 
 
-def shared_inputs(compared: Sequence[Mapping[str, Any]], *, length: int, share: float, least: float) -> Verdict:
+def shared_inputs(compared: Sequence[Mapping[str, Any]], *, length: int, share: float, least: float) -> ClaimStatus:
     """More than `share` of either model's inputs of that length are in Z for the other as well, after each prompt.
 
     Each side must rest on at least `least` effective draws.
     """
     rows = [row for row in (TwoSizes(**pair) for pair in compared) if row.length == length]
     if not rows:
-        return Verdict(NOT_RUN, "", "needs two models of a package: provlab run iglm -p fetch=true")
+        return ClaimStatus(NOT_RUN, "", "needs two models of a package: provlab run iglm -p fetch=true")
     worth = min(min(row.summary["effective"]) for row in rows)
     if worth < least:
-        return Verdict(NOT_RUN, "", f"a side rests on {worth:,.0f} effective draws, fewer than {least:g}")
+        return ClaimStatus(NOT_RUN, "", f"a side rests on {worth:,.0f} effective draws, fewer than {least:g}")
     words, bars = [], []
     for row in rows:
         below = [row.summary[f"below_{side}"][0] for side in "ab"]

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, Verdict, judge, known, log10_words
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, ClaimStatus, judge, known, log10_words
 from provlab_study.shared import calibration
 from provlab_study.shared.groups import area_under_curve, pairs_of_trees
 
@@ -37,7 +37,7 @@ def others_left_alone(pairs: pd.DataFrame, statistic: str, level: float) -> list
 
 def separates(
     pairs: pd.DataFrame, ks_by_symmetry: Mapping[str, Any], *, statistic: str, log10_p: float, level: float, ks: float
-) -> Verdict:
+) -> ClaimStatus:
     """Every dependent pair below `log10_p`, Holm at `level` rejects exactly these, the others uniform to their tail.
 
     Uniformity is judged by relabelled copies of the whole table: pairs that share a model depend on each other, so the
@@ -45,7 +45,7 @@ def separates(
     """
     dependent, independent, _ = known(pairs, statistic)
     if dependent.empty or independent.empty:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     n_found = int((dependent["log10_p"] < log10_p).sum())
     by_symmetry = ks_by_symmetry.get(statistic)
     bars = [Bar(f"largest {statistic} of a dependent pair", [dependent["log10_p"].max()], log10_p)]
@@ -59,7 +59,7 @@ def separates(
     if by_symmetry is None:
         without = judge(ours, "", problems, bars)
         untested = "whether the independent pairs are uniform was not tested by relabelling trees"
-        return Verdict(NOT_RUN, "", untested) if without.status == HOLDS else without
+        return ClaimStatus(NOT_RUN, "", untested) if without.status == HOLDS else without
     naive = calibration.ks_uniform(independent["log10_p"]).p
     ours += f", KS p = {by_symmetry['p']:.2g} ({naive:.2g} were they independent of each other)"
     bars.append(Bar("KS p of the independent pairs", [by_symmetry["p"]], ks, above=True))
@@ -79,7 +79,7 @@ def permtest_at_minimum(
     by_block: str,
     fisher_log10_p: float,
     level: float,
-) -> Verdict:
+) -> ClaimStatus:
     """Every dependent pair at p = 1/(T+1) and per block below `fisher_log10_p`; independent ones no more than chance.
 
     `whole` permutes the whole model, `by_block` each MLP on its own, so that Fisher's method may combine its blocks.
@@ -96,7 +96,7 @@ def permtest_at_minimum(
         for rows in (independent, independent_by_block)
     )
     if dependent.empty or apart.empty or dependent_by_block.empty or apart_by_block.empty:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     trees = pairs_of_trees(independent, dependent)
     minimum = -np.log10(n_permutations + 1)
     n_found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
@@ -131,7 +131,7 @@ def permtest_at_minimum(
     return judge(ours, why, problems, bars)
 
 
-def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Verdict:
+def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> ClaimStatus:
     """Values lean to the right side, and not reliably: the area under the curve is above 1/2 and below `most`.
 
     Both with its interval. A statistic that finds all dependent pairs at 0.01, as the paper's others do, has an area of
@@ -139,7 +139,7 @@ def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Ve
     """
     dependent, independent, failed = known(pairs, statistic)
     if dependent.empty or independent.empty:
-        return Verdict(NOT_RUN, "", NO_GROUPS)
+        return ClaimStatus(NOT_RUN, "", NO_GROUPS)
     both = pd.concat([dependent, independent])
     models = list(zip(both["a"], both["b"], strict=True))
     area = area_under_curve(models, both["value"], both["dependent"].astype(bool))
@@ -158,14 +158,14 @@ def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Ve
     return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], bars)
 
 
-def siblings_found(pairs: pd.DataFrame, *, statistics: Sequence[str], log10_p: float, level: float) -> Verdict:
+def siblings_found(pairs: pd.DataFrame, *, statistics: Sequence[str], log10_p: float, level: float) -> ClaimStatus:
     """Every pair of siblings below `log10_p` by each statistic, and independent pairs left alone at `level`."""
     words, bars, problems = [], [], []
     for statistic in statistics:
         dependent, _, _ = known(pairs, statistic)
         siblings = dependent[dependent["siblings"].astype(bool)] if len(dependent) else dependent
         if siblings.empty:
-            return Verdict(NOT_RUN, "", "the models run hold no siblings")
+            return ClaimStatus(NOT_RUN, "", "the models run hold no siblings")
         n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
         words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
         bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
@@ -182,14 +182,14 @@ def long_training_found(
     log10_p: float,
     share: float,
     level: float,
-) -> Verdict:
+) -> ClaimStatus:
     """A child trained on for at least `share` of its base's tokens, and its child, both found against the base.
 
     Independent pairs must be left alone at `level`, and the share must be known.
     """
     chain = long_training
     if not chain or chain["share"] is None:
-        return Verdict(NOT_RUN, "", "the models run hold no child that is known to be trained on for so long")
+        return ClaimStatus(NOT_RUN, "", "the models run hold no child that is known to be trained on for so long")
     generations = [{chain["base"], chain["child"]}, {chain["base"], chain["grandchild"]}]
     tokens = f"{chain['share']:.1%} of its base's tokens"
     words, bars, problems = [], [], [(chain["share"] < share, f"the child saw only {tokens}")]
@@ -197,7 +197,7 @@ def long_training_found(
         dependent, _, _ = known(pairs, statistic)
         both = dependent[[set(pair) in generations for pair in zip(dependent["a"], dependent["b"], strict=True)]]
         if len(both) < len(generations):
-            return Verdict(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
+            return ClaimStatus(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
         words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
         bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
         problems += others_left_alone(pairs, statistic, level)

@@ -8,13 +8,13 @@ import pandas as pd
 
 from provlab.inference import pvalues
 from provlab_study.matching_and_pvalues.measure import log10_p_of_counts
-from provlab_study.publishing.evidence import NOT_RUN, OLD, Bar, OldRecordsError, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, OLD, Bar, ClaimStatus, OldRecordsError, judge
 from provlab_study.shared import calibration
 
 Rows = Sequence[Mapping[str, Any]]
 
 
-def tail_agrees(tail: Rows, uniform: Rows, *, level: float) -> Verdict:
+def tail_agrees(tail: Rows, uniform: Rows, *, level: float) -> ClaimStatus:
     """Matchings of independent models look uniform by the t tail, and PERMTEST's counts are binomial with its p.
 
     Both families of tests are read with Holm's correction. The second does not imply the first: by symmetry PERMTEST
@@ -23,7 +23,7 @@ def tail_agrees(tail: Rows, uniform: Rows, *, level: float) -> Verdict:
     """
     counts, tests = pd.DataFrame(tail), pd.DataFrame(uniform)
     if counts.empty or tests.empty:
-        return Verdict(NOT_RUN, "", "no pair of independent models was run through PERMTEST")
+        return ClaimStatus(NOT_RUN, "", "no pair of independent models was run through PERMTEST")
     if "log10_p" not in tests:
         raise OldRecordsError(OLD)
     gap = (10.0 ** counts["log10_p_permtest"] - 10.0 ** counts["log10_p_t"]).abs().max()

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from provlab_study.publishing.evidence import NOT_RUN, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, ClaimStatus, judge
 from provlab_study.shared.controls import found_alone
 
 
 def derives_from(
     pairs: pd.DataFrame, roles: Mapping[str, Any], *, statistic: str, log10_p: float, level: float, controls: int
-) -> Verdict:
+) -> ClaimStatus:
     """A model below `log10_p` against its alleged base, and no pair with a control at `level`.
 
     At least `controls` controls are needed, each another model. `roles` names them, as nobody vouches for
@@ -20,10 +20,10 @@ def derives_from(
     """
     base, leak, others = roles["base"], roles["leak"], roles["controls"]
     if len(set(others) - {base, leak}) < max(controls, len(others)):
-        return Verdict(NOT_RUN, "", f"it takes the leak, its base and {controls} controls, all of them different")
+        return ClaimStatus(NOT_RUN, "", f"it takes the leak, its base and {controls} controls, all of them different")
     pair, *with_controls = combinations([base, leak, *others], 2)
     alone = found_alone(pairs, statistic, pair, with_controls, log10_p=log10_p, level=level)
-    if isinstance(alone, Verdict):
+    if isinstance(alone, ClaimStatus):
         return alone
     words, bars, problems = alone
     ours = f"{leak} against {base}, {words}; controls {' and '.join(others)}"

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, log10_words
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, log10_words
 
 
 def found_after_retraining(
     blocks: Sequence[Mapping[str, Any]], n_blocks: int, *, log10_p: float, control: float, error: float
-) -> Verdict:
+) -> ClaimStatus:
     """Each retrained block is below `log10_p` against the base, and above `control` against the stranger.
 
     `blocks` has a row for each block and each seed that it was retrained with: a seed is a replicate, judged by its
@@ -22,9 +22,9 @@ def found_after_retraining(
     rows = blocks
     by_seed = {seed: [row for row in rows if row["seed"] == seed] for seed in sorted({row["seed"] for row in rows})}
     if not rows:
-        return Verdict(NOT_RUN, "", "no block was retrained")
+        return ClaimStatus(NOT_RUN, "", "no block was retrained")
     if len({tuple(row["log10_p"] for row in some) for some in by_seed.values()}) < len(by_seed):
-        return Verdict(NOT_RUN, "", "two seeds gave the same numbers: one retraining was kept twice")
+        return ClaimStatus(NOT_RUN, "", "two seeds gave the same numbers: one retraining was kept twice")
     problems: list[tuple[bool, str]] = []
     for seed, some in by_seed.items():
         retrained = [row["block"] for row in some]

@@ -12,7 +12,7 @@ import numpy as np
 
 from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
 
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
@@ -142,21 +142,21 @@ def _bar(measured: Summary, term: int, name: str, at: float, *, above: bool) -> 
     return Bar(f"{name} for one of PD_AB", [value], at, above=above, interval=ends)
 
 
-def _cannot_be_judged(measured: Summary) -> Verdict | None:
+def _cannot_be_judged(measured: Summary) -> ClaimStatus | None:
     """Without a ratio, or with a few draws, there is nothing to judge."""
     if not _ratios(measured):
-        return Verdict(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
+        return ClaimStatus(NOT_RUN, "", "no ratio came out: " + str(measured.by_count.get("error")))
     return _too_few(measured.effective)
 
 
-def _too_few(effective: Numbers) -> Verdict | None:
+def _too_few(effective: Numbers) -> ClaimStatus | None:
     if (worth := min(effective)) >= LEAST_EFFECTIVE:
         return None
     what = f"a model's draws in Z are worth {worth:.0f} equal, independent ones; {LEAST_EFFECTIVE:.0f} are asked for"
-    return Verdict(NOT_RUN, "", what)
+    return ClaimStatus(NOT_RUN, "", what)
 
 
-def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str, most: float) -> Verdict:
+def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str, most: float) -> ClaimStatus:
     """Agreement at most a share `most` of disagreement, interval included, in both directions, by both ways to draw.
 
     Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. The
@@ -170,7 +170,7 @@ def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str
         return nothing
     both = [row for row in read(Ways, ways) if row.pair == pair]
     if len({row.what for row in both}) < 4:
-        return Verdict(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
+        return ClaimStatus(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
     far = max(both, key=lambda row: row.apart)
     problems = [
         (
@@ -210,7 +210,7 @@ def _reaching(measured: Summary) -> list[Bar]:
     ]
 
 
-def larger_disagrees_more(compared: Mapping[str, Any], *, least: float) -> Verdict:
+def larger_disagrees_more(compared: Mapping[str, Any], *, least: float) -> ClaimStatus:
     """PD_BA above `least` times PD_AB, interval included: A disagrees on so many more of B's inputs, by `REACH`."""
     (measured,) = read(Summary, [compared])
     if nothing := _cannot_be_judged(measured):
@@ -219,7 +219,7 @@ def larger_disagrees_more(compared: Mapping[str, Any], *, least: float) -> Verdi
     return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar, *_reaching(measured)])
 
 
-def maps_more_inputs(capability: Rows) -> Verdict:
+def maps_more_inputs(capability: Rows) -> ClaimStatus:
     """In each pair, the model of lower held-out loss has more inputs in Z, both by an effect beyond their intervals.
 
     At least `MORE_INPUTS` times the inputs, and a loss lower by `BETTER`.
@@ -227,7 +227,7 @@ def maps_more_inputs(capability: Rows) -> Verdict:
     words, bars = [], []
     pairs = read(Capability, capability)
     if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
-        return Verdict(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
+        return ClaimStatus(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
     for pair in pairs:
         if nothing := _too_few(pair.effective):
             return nothing
@@ -244,7 +244,7 @@ def maps_more_inputs(capability: Rows) -> Verdict:
     return judge("; ".join(words), "the model of lower held-out loss has more inputs in Z in every pair", bars=bars)
 
 
-def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float) -> Verdict:
+def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float) -> ClaimStatus:
     """Mean repetition of the inputs seen of lowest loss at least `least`, and far above Z's and text's, in each model.
 
     Far is `TIMES_TYPICAL`. As the paper's listing does, this speaks of inputs that were drawn: no draws carry a mean
@@ -254,7 +254,7 @@ def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float
     words, problems, bars = [], [], []
     rows = read(Repetition, repetition)
     if not rows:
-        return Verdict(NOT_RUN, "", "no model has inputs in Z")
+        return ClaimStatus(NOT_RUN, "", "no model has inputs in Z")
     typical = read(Summary, [sizes])[0].z[0]
     for row in rows:
         counted = "" if row.counted is None else f"; over all inputs {row.counted:.2f} at NLL {row.counted_nll:.2f}"
@@ -271,7 +271,7 @@ def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float
     return judge("; ".join(words), "the share of repeated pairs of tokens rises as the loss falls", problems, bars)
 
 
-def composition_tells(domains: Mapping[str, Any], *, least: float) -> Verdict:
+def composition_tells(domains: Mapping[str, Any], *, least: float) -> ClaimStatus:
     """Share of code among the code model's most disputed inputs above that of the prose model's by `least`.
 
     Each side must be of its own kind by majority, and more so than its other inputs by `OWN_KIND`, interval included:

@@ -10,7 +10,7 @@ from scipy import stats
 
 from provlab.inference import pvalues
 from provlab.statistics import get as get_statistic
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, judge, log10_words
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, ClaimStatus, judge, log10_words
 from provlab_study.shared import calibration
 
 
@@ -22,7 +22,7 @@ def seeds_independent(
     statistics: Sequence[str],
     level: float,
     min_pairs: int,
-) -> Verdict:
+) -> ClaimStatus:
     """No pair of runs with own seeds rejected, their p-values uniform, and runs of one initialisation found.
 
     Every single p-value counts, Holm over all statistics, budgets and pairs: one rejected pair refutes the claim, and a
@@ -42,15 +42,15 @@ def seeds_independent(
     for budget in budgets:
         apart = budget["independent"]
         if len(apart) < enough or not budget["same_start"]:
-            return Verdict(NOT_RUN, "", f"{len(apart)} pairs a budget; {enough} and a control are asked for")
+            return ClaimStatus(NOT_RUN, "", f"{len(apart)} pairs a budget; {enough} and a control are asked for")
         if len({model for pair in apart for model in pair}) < 2 * len(apart):
-            return Verdict(FAILS, "", "pairs of a budget share a model, so their p-values are not independent")
+            return ClaimStatus(FAILS, "", "pairs of a budget share a model, so their p-values are not independent")
     values = pairs[pairs["error"].isna()].set_index(["statistic", "a", "b"])
     places = {(name, *pair) for name in statistics for budget in budgets for pair in _all_pairs(budget)}
     reasons = values["detail"].map(lambda detail: detail.get("withheld"))
     known = values.index[values["log10_p"].notna() | reasons.notna()]
     if lost := [f"{name} of {a} and {b}" for name, a, b in places - set(known)]:
-        return Verdict(FAILS, "", f"{len(lost)} comparisons have no value, {min(lost)} among them")
+        return ClaimStatus(FAILS, "", f"{len(lost)} comparisons have no value, {min(lost)} among them")
 
     tests = [(name, budget) for name in statistics for budget in budgets]
     compared = [values.loc[[(name, *pair) for pair in budget["independent"]]].reset_index() for name, budget in tests]
@@ -60,7 +60,7 @@ def seeds_independent(
     left_out = _left_out(tests, list(zip(compared, with_p, complete, strict=True)), enough)
     tested = [(test, group) for test, group in zip(tests, complete, strict=True) if len(group) >= enough]
     if not tested:
-        return Verdict(NOT_RUN, "", f"no statistic has {enough} pairs with a p-value at a budget: {left_out}")
+        return ClaimStatus(NOT_RUN, "", f"no statistic has {enough} pairs with a p-value at a budget: {left_out}")
     tests, rows = [test for test, _ in tested], [group for _, group in tested]
     labels = [f"{name} at {budget['tokens']:,} tokens" for name, budget in tests]
     uniform = np.array(

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from provlab_study.one_seed.measure import Seeded, SharedTraining
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge
 
 
 def one_draw(
     seeded: Sequence[Mapping[str, Any]], kept: Sequence[Mapping[str, Any]], *, level: float, share: float, models: int
-) -> Verdict:
+) -> ClaimStatus:
     """Each model's key biases name the same seed at `level` (log10 p), and no model keeps `share` of another's path.
 
     Descent leaves a child all of its parent's path but what its own training undid; trainings that began at one draw
@@ -17,7 +17,7 @@ def one_draw(
     """
     drawn, paths = [Seeded(**row) for row in seeded], [SharedTraining(**row) for row in kept]
     if len(drawn) < models or len(paths) < models * (models - 1):
-        return Verdict(NOT_RUN, "", f"needs {models} models of packages: provlab run one_seed -p fetch=true")
+        return ClaimStatus(NOT_RUN, "", f"needs {models} models of packages: provlab run one_seed -p fetch=true")
     seeds = sorted({row.seed for row in drawn})
     weakest, most = max(drawn, key=lambda row: row.log10_p), max(paths, key=lambda row: row.share)
     ours = (

@@ -9,7 +9,7 @@ from typing import Any
 
 from provlab.modeldiff.comparison import Summary
 from provlab_study.plagiarism.theorem import Sides as OfChains
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
 
 CLEAR = 0.05  # share of inputs by which a side must be more than half
 
@@ -83,7 +83,7 @@ def criterion_right(rows: Sequence[Sweep]) -> tuple[int, int]:
 
 def one_sided_copies(
     sides: Sequence[Mapping[str, Any]], sweep: Sequence[Mapping[str, Any]], *, levels: int, draws: int
-) -> Verdict:
+) -> ClaimStatus:
     """For the copies of each noise most inputs of *both* models have D < 0; of other pairs A's have, and B's D > 0.
 
     Most is more than half by `CLEAR`.
@@ -97,7 +97,7 @@ def one_sided_copies(
     drawn = [pair.partition(",")[0] for pair in copies]
     enough = [level for level in set(drawn) if drawn.count(level) >= draws]
     if len(enough) < levels or len(copies) == len(rows) or len({row.pair for row in rows}) < len(rows):
-        return Verdict(
+        return ClaimStatus(
             NOT_RUN,
             "",
             f"it takes {draws} noisy copies, each its own, of {levels} levels, not of {len(enough)}, and another model",
@@ -129,7 +129,7 @@ def one_sided_copies(
 
 def one_sided_under_condition(
     chains: Sequence[Mapping[str, Any]], *, world: str, noise: float, copies: int, tolerance: float
-) -> Verdict:
+) -> ClaimStatus:
     """Where inputs are drawn colder than they are written and nearly all tokens are certain, copies are one-sided.
 
     All copies with that noise, at each exponent above 1; no copy of any chain at 1; and the identity of the theorem
@@ -139,7 +139,7 @@ def one_sided_under_condition(
     colder = [row for row in rows if row.world == world and row.noise == noise and row.exponent > 1]
     own = [row for row in rows if row.exponent == 1]
     if len({row.copy for row in colder}) < copies or not own:
-        return Verdict(
+        return ClaimStatus(
             NOT_RUN, "", f"it takes {copies} copies of {world} chains, and inputs at the models' own exponent"
         )
     below = sum(row.side == 1 for row in colder)

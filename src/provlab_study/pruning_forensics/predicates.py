@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab_study.pruning_forensics.measure import MapRecord
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, Verdict, judge, log10_words, read
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, ClaimStatus, judge, log10_words, read
 from provlab_study.shared import calibration
 
 
-def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) -> Verdict:
+def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) -> ClaimStatus:
     """Holm's procedure finds the kept pairs of blocks of each child with this `cut`, no others, and none of strangers.
 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
@@ -23,7 +23,7 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
     children = [record for record in records if record.related and cut in record.cut and record.kept is not None]
     strangers = [record for record in records if not record.related]
     if not children:
-        return Verdict(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
+        return ClaimStatus(NOT_RUN, "", f"of no model run that was cut in {cut} the kept blocks are known")
     rows = [
         (record, record.called(level), record.truth() if record.related else np.zeros(record.log10_p.shape, dtype=bool))
         for record in (*children, *strangers)
@@ -57,11 +57,11 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
     verdict = judge(ours, f"Holm at {level:g} over all pairs of blocks draws the map of what was kept", problems, bars)
     alone = sorted({record.child for record in children} - {record.child for record in strangers})
     if alone and verdict.status == HOLDS:
-        return Verdict(NOT_RUN, "", f"no stranger was mapped with {', '.join(alone)}")
+        return ClaimStatus(NOT_RUN, "", f"no stranger was mapped with {', '.join(alone)}")
     return verdict
 
 
-def units_recovered(units: Sequence[Mapping[str, Any]], *, precision: float, recall: float) -> Verdict:
+def units_recovered(units: Sequence[Mapping[str, Any]], *, precision: float, recall: float) -> ClaimStatus:
     """Each unit on which gate and up agree is the very unit of the parent that stands in its place.
 
     Each block must be beyond chance, and all together above both bounds. That the unit named is *one* of those that
@@ -71,7 +71,7 @@ def units_recovered(units: Sequence[Mapping[str, Any]], *, precision: float, rec
     """
     rows = [row for row in units if row["by"] == "both"]
     if not rows:
-        return Verdict(NOT_RUN, "", "of no model run the kept hidden units are known")
+        return ClaimStatus(NOT_RUN, "", "of no model run the kept hidden units are known")
     called, kept, kept_ones, placed = (sum(row[key] for row in rows) for key in ("called", "kept", "found", "placed"))
     by_chance = [row for row in rows if not _beyond_chance(row)]
     weakest = min(row["placed"] / row["kept"] for row in rows)

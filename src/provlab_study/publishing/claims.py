@@ -25,8 +25,8 @@ from provlab_study.publishing.evidence import (
     NOT_RUN,
     STATUSES,
     WITHIN_SPREAD,
+    ClaimStatus,
     OldRecordsError,
-    Verdict,
 )
 from provlab_study.publishing.published import published_table
 from provlab_study.publishing.results import Results
@@ -62,10 +62,10 @@ def check_row(row: Mapping[str, Any]) -> None:
         check_keys(f"{what}: settled", row["settled"], _SETTLED, _SETTLED)
 
 
-def predicate(claim: Mapping[str, Any]) -> Callable[..., Verdict]:
+def predicate(claim: Mapping[str, Any]) -> Callable[..., ClaimStatus]:
     """Return the function that judges a claim: one of ``predicates.py`` in its chapter."""
     module = import_module(f"provlab_study.{claim['experiment']}.predicates")
-    return cast(Callable[..., Verdict], getattr(module, claim["predicate"]["name"]))
+    return cast(Callable[..., ClaimStatus], getattr(module, claim["predicate"]["name"]))
 
 
 def published(claim: Mapping[str, Any]) -> str:
@@ -111,12 +111,12 @@ def bars(claim: Mapping[str, Any], profile: str) -> dict[str, Any]:
     }
 
 
-def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) -> Verdict:
+def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) -> ClaimStatus:
     """Judge a claim by its function, from records by the names of the function's parameters, in any profile."""
     try:
         judged = predicate(claim)(**records, **bars(claim, profile))
     except OldRecordsError as error:
-        return Verdict(NOT_RUN, "", str(error))
+        return ClaimStatus(NOT_RUN, "", str(error))
     settled = claim.get("settled")
     if judged.status != HOLDS or not settled:
         return judged
@@ -124,11 +124,11 @@ def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) 
     return replace(judged, status=HOLDS_POST_HOC, why=f"{judged.why}; {note}")
 
 
-def status_in(claim: Mapping[str, Any], profile: str, judged: Verdict) -> Verdict:
+def status_in(claim: Mapping[str, Any], profile: str, judged: ClaimStatus) -> ClaimStatus:
     """The verdict that counts for the scoreboard: none in a profile that the claim is not judged in."""
     if profile in claim["profiles"]:
         return judged
-    return Verdict(NOT_RUN, "", f"cannot be judged in the profile {profile}")
+    return ClaimStatus(NOT_RUN, "", f"cannot be judged in the profile {profile}")
 
 
 def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, An
     ]
 
 
-def as_row(claim: Mapping[str, Any], judged: Verdict, experiment: Mapping[str, Any] | None) -> dict[str, Any]:
+def as_row(claim: Mapping[str, Any], judged: ClaimStatus, experiment: Mapping[str, Any] | None) -> dict[str, Any]:
     """A claim and its verdict, as `evaluate` returns them."""
     settled = claim.get("settled", {})
     return {
@@ -164,13 +164,13 @@ def as_row(claim: Mapping[str, Any], judged: Verdict, experiment: Mapping[str, A
     }
 
 
-def _kept(claim: Mapping[str, Any], experiment: Mapping[str, Any] | None) -> Verdict:
+def _kept(claim: Mapping[str, Any], experiment: Mapping[str, Any] | None) -> ClaimStatus:
     """The judgement that a page kept."""
     if experiment is None:
-        return Verdict(NOT_RUN, "", f"make reproduce runs its page, {claim['experiment']}")
+        return ClaimStatus(NOT_RUN, "", f"make reproduce runs its page, {claim['experiment']}")
     if claim["id"] not in (judgements := experiment.get("judgements", {})):  # none before pages judged
-        return Verdict(NOT_RUN, "", "its page kept no judgement of it: run its page again")
-    return Verdict(**judgements[claim["id"]])
+        return ClaimStatus(NOT_RUN, "", "its page kept no judgement of it: run its page again")
+    return ClaimStatus(**judgements[claim["id"]])
 
 
 def words(status: str) -> str:

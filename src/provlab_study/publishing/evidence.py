@@ -25,7 +25,7 @@ STATUSES = (HOLDS, HOLDS_POST_HOC, WITHIN_SPREAD, FAILS, NOT_RUN)
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimStatus:
     """The judgement of a predicate.
 
     Attributes
@@ -227,7 +227,7 @@ def known(pairs: pd.DataFrame, statistic: str) -> tuple[pd.DataFrame, pd.DataFra
     return ran[truth.eq(True)], ran[truth.eq(False)], int(rows["error"].notna().sum())
 
 
-def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: Sequence[Bar] = ()) -> Verdict:
+def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: Sequence[Bar] = ()) -> ClaimStatus:
     """Hold unless a problem is there or a bar is missed; the reason is what was missed or, if nothing, why it holds.
 
     A claim with a bar that is inside the spread of its replicates, and otherwise no problem, neither holds nor fails.
@@ -243,7 +243,7 @@ def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: 
     shown = bars if len(bars) <= MOST_SHOWN else [bar for bar in bars if bar.status != HOLDS]
     margins = [bar.margin for bar in shown] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)
     least = min(replicated, key=lambda bar: bar.held / len(bar.values), default=None)
-    return Verdict(
+    return ClaimStatus(
         FAILS if faults else WITHIN_SPREAD if near else HOLDS,
         ours,
         "; ".join(faults or near) or why,

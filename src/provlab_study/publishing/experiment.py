@@ -23,7 +23,7 @@ from provlab import provenance, schema, studying
 from provlab.errors import InputError, ParameterError
 from provlab.report.study_report import StudyReport
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import Verdict, frame_of
+from provlab_study.publishing.evidence import ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Truth, truth
 from provlab_study.publishing.page import MARKS
 from provlab_study.publishing.parameters import parameters_of
@@ -131,7 +131,7 @@ class Run:
     started: float = field(default_factory=time.time)
     measurements: dict[str, Any] = field(default_factory=dict)
     studies: dict[str, StudyReport] = field(default_factory=dict)
-    judgements: dict[str, Verdict] = field(default_factory=dict)
+    judgements: dict[str, ClaimStatus] = field(default_factory=dict)
     namespace: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def require(self, holds: bool, needs: str) -> None:
@@ -202,7 +202,7 @@ class Run:
         """
         self.measurements[name] = _kept(name, measurement)
 
-    def judge(self, claim: str, function: Callable[..., Verdict], **records: Any) -> Judgement:
+    def judge(self, claim: str, function: Callable[..., ClaimStatus], **records: Any) -> Judgement:
         """Judge a claim here and now, show the judgement, and keep it for the scoreboard.
 
         Parameters

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, Verdict
+from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.page import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
@@ -27,7 +27,7 @@ class Judgement:
     ----------
     claim : mapping
         Its row of ``claims.yml``.
-    verdict : Verdict
+    verdict : ClaimStatus
         What its function says of the records, in any profile.
     bars : mapping
         What the function was arguments beside the records.
@@ -36,7 +36,7 @@ class Judgement:
     """
 
     claim: Mapping[str, Any]
-    verdict: Verdict
+    verdict: ClaimStatus
     bars: Mapping[str, Any]
     profile: str
 

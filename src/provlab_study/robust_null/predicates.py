@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, Verdict, judge, read
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, ClaimStatus, judge, read
 
 PER = {"block": "per block", "pair": "aggregated"}
 
@@ -47,7 +47,7 @@ class Uniformity:
 
 def behaves_like_pvalue(
     uniformity: Sequence[Mapping[str, Any]], *, texts: int, level: float, at_most: float, min_pairs: int
-) -> Verdict:
+) -> ClaimStatus:
     """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity does.
 
     There is a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
@@ -59,7 +59,7 @@ def behaves_like_pvalue(
     rows = read(Uniformity, uniformity)
     bases = [row for row in rows if row.models == "bases"]
     if not bases:
-        return Verdict(NOT_RUN, "", "no pair of bases was run")
+        return ClaimStatus(NOT_RUN, "", "no pair of bases was run")
     n_texts, fewest = len({row.text for row in rows}), min(row.n_pairs for row in bases)
     finest = len(rows) / (1 + min(row.n_copies for row in rows))
     adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
@@ -89,7 +89,7 @@ def behaves_like_pvalue(
     worst = _size(sizes.loc[sizes["times"].idxmax()])
     verdict = replace(judge(ours, why, problems), margin=f"largest for its level: {worst}; bar {at_most:g} times")
     if verdict.status == HOLDS and fewest < min_pairs:
-        return Verdict(NOT_RUN, "", f"only {fewest} pairs of bases, fewer than {min_pairs}")
+        return ClaimStatus(NOT_RUN, "", f"only {fewest} pairs of bases, fewer than {min_pairs}")
     if verdict.status == HOLDS and near:
         why = f"intervals of actual sizes reach {at_most:g} times the level: {'; '.join(near)}"
         return replace(verdict, status=WITHIN_SPREAD, why=why)

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, Verdict, log10_words
+from provlab_study.publishing.evidence import FAILS, NOT_RUN, Bar, ClaimStatus, log10_words
 
 Pair = tuple[str, str]
 
@@ -15,7 +15,7 @@ DOUBT = 0.05  # p that no independent pair should need
 
 def found_alone(
     pairs: pd.DataFrame, statistic: str, pair: Pair, controls: Sequence[Pair], *, log10_p: float, level: float
-) -> tuple[str, list[Bar], list[tuple[bool, str]]] | Verdict:
+) -> tuple[str, list[Bar], list[tuple[bool, str]]] | ClaimStatus:
     """Judge a pair that is said to be related against pairs that are said not to be.
 
     Controls are judged twice. Holm over them and the pair must reject none. And not every control may be at the level
@@ -38,7 +38,7 @@ def found_alone(
 
     Returns
     -------
-    tuple or Verdict
+    tuple or ClaimStatus
         The values in words, the bars, and as problems pairs that are known to be of the other kind; a verdict where
         there is nothing to judge.
     """
@@ -46,11 +46,11 @@ def found_alone(
     by_pair = {frozenset((row["a"], row["b"])): row for _, row in rows.iterrows()}
     keys = [frozenset(members) for members in (pair, *controls)]
     if not controls or not any(key in by_pair for key in keys):
-        return Verdict(NOT_RUN, "", f"{statistic} was not run on {pair[0]} and {pair[1]} and on a control")
+        return ClaimStatus(NOT_RUN, "", f"{statistic} was not run on {pair[0]} and {pair[1]} and on a control")
     problems = []
     for key, (a, b) in zip(keys, (pair, *controls), strict=True):
         if key not in by_pair or by_pair[key]["error"] or not by_pair[key]["log10_p"] <= 0:
-            return Verdict(FAILS, f"{len(by_pair)} pairs compared", f"{statistic} has no value for {a} and {b}")
+            return ClaimStatus(FAILS, f"{len(by_pair)} pairs compared", f"{statistic} has no value for {a} and {b}")
         known = by_pair[key]["dependent"]
         contradiction = f"{a} and {b} are known to be {'related' if known else 'independent'}"
         problems.append((known is not None and known != (key == keys[0]), contradiction))

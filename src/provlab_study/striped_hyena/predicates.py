@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge
 from provlab_study.shared import calibration
 
 
-def taken_tensors_found(sharing: Sequence[Mapping[str, Any]], *, axis: str, correction: str, level: float) -> Verdict:
+def taken_tensors_found(
+    sharing: Sequence[Mapping[str, Any]], *, axis: str, correction: str, level: float
+) -> ClaimStatus:
     """Every taken tensor is called, no other pair of tensors is, and nothing against an unrelated model.
 
     All pairs of matrices of equal shape decide, over one axis. The level is kept over all comparisons of models
@@ -21,7 +23,7 @@ def taken_tensors_found(sharing: Sequence[Mapping[str, Any]], *, axis: str, corr
     runs = [run for run in sharing if run["axis"] == axis]
     related = [run for run in runs if run["related"]]
     if not related or len(related) == len(runs):
-        return Verdict(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
+        return ClaimStatus(NOT_RUN, "", "it takes a hybrid against its parent, and one against an unrelated model")
     bound = float(np.log10(level))
 
     def corrected(pair: Mapping[str, Any]) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.modeldiff.comparison import TERMS
-from provlab_study.publishing.evidence import NOT_RUN, Bar, Verdict, judge, read
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
 from provlab_study.shared.calibration import size_interval
 
 Numbers = Sequence[float]
@@ -116,11 +116,11 @@ def _ratio(values: Iterable[float]) -> str:
     return " : ".join(f"{value:.2f}" for value in values)
 
 
-def _whole(space: Mapping[str, Any], inputs: int) -> Verdict | None:
+def _whole(space: Mapping[str, Any], inputs: int) -> ClaimStatus | None:
     """Without all the inputs asked for there is nothing to judge."""
     enumerated = read(CountedInputs, [space])[0].inputs
     if enumerated < inputs:
-        return Verdict(NOT_RUN, "", f"{enumerated:,} inputs were enumerated; {inputs:,} are asked for")
+        return ClaimStatus(NOT_RUN, "", f"{enumerated:,} inputs were enumerated; {inputs:,} are asked for")
     return None
 
 
@@ -138,11 +138,11 @@ def _distinct(runs: Iterable[Sequence[float]]) -> int:
     return len({tuple(run) for run in runs})
 
 
-def generates_valid(generation: Rows, *, share: float, n: int) -> Verdict:
+def generates_valid(generation: Rows, *, share: float, n: int) -> ClaimStatus:
     """Each model's generations must be valid by at least `share`, plainly (interval included) and by Equation 4."""
     rows = read(PlainSampling, generation)
     if (n_models := len({row.model for row in rows})) < 2:
-        return Verdict(NOT_RUN, "", f"{n_models} models generated; two are asked for")
+        return ClaimStatus(NOT_RUN, "", f"{n_models} models generated; two are asked for")
     words, problems, bars = [], [], []
     for row in rows:
         low, high = size_interval(row.valid, row.n)
@@ -169,7 +169,7 @@ def sampled_matches_enumeration(
     coverage: float,
     min_repeats: int,
     inputs: int,
-) -> Verdict:
+) -> ClaimStatus:
     """Each term of each run near the enumeration's, rho(D) too, and intervals that cover as often as they say.
 
     One more run, with moves that know nothing of the rule, must come as near. Coverage is asked of all terms together
@@ -183,7 +183,7 @@ def sampled_matches_enumeration(
     exact = np.array(sampling["exact"])
     n_runs, n_repeats = (_distinct(run.ratio for run in some) for some in (runs, repeats))
     if n_runs < min_runs or n_repeats < min_repeats or not all(len(run.total_variation) == 2 for run in (*runs, blind)):
-        return Verdict(
+        return ClaimStatus(
             NOT_RUN,
             "",
             f"{n_runs} runs and {n_repeats} repeats, each its own; {min_runs} and {min_repeats} are asked for",
@@ -232,7 +232,7 @@ def naive_misses(
     tolerance: float,
     min_runs: int,
     inputs: int,
-) -> Verdict:
+) -> ClaimStatus:
     """At every temperature draws without weights converge to a rho(z) further from the truth than `tolerance`.
 
     Rho(z), the distribution of a model's own losses, is what Figure 7 shows; the bias of rho(D) is reported beside it.
@@ -246,7 +246,7 @@ def naive_misses(
     drawn = next((row for row in rows if row.temperature == record.temperature), None)
     n_runs = _distinct([tuple(run) for run in record.naive[-1]]) if record.naive else 0
     if n_runs < min_runs or None in exact or drawn is None:
-        return Verdict(
+        return ClaimStatus(
             NOT_RUN, "", f"{n_runs} runs, each its own; {min_runs} are asked for, and the bias at each temperature"
         )
     known = [row for row in exact if row is not None]
@@ -291,7 +291,7 @@ def naive_misses(
 
 def normalisation_holds(
     normalisation: Mapping[str, Any], *, example: Sequence[float], tolerance: float, share: float
-) -> Verdict:
+) -> ClaimStatus:
     """The worked example to the digit, R3 the same from both sides, and Equations 12 and 13 on uneven samples.
 
     Each term must be within `tolerance`, and within a `share` of itself.
@@ -317,7 +317,7 @@ def normalisation_holds(
     )
 
 
-def oracle_agrees(oracle: Rows, *, tolerance: float, share: float) -> Verdict:
+def oracle_agrees(oracle: Rows, *, tolerance: float, share: float) -> ClaimStatus:
     """Precision and recall of each term from weighted samples and the oracle, against the enumeration's.
 
     Each must be within `tolerance`, and within a `share` of itself, or of the tolerance where it is less.
@@ -328,7 +328,7 @@ def oracle_agrees(oracle: Rows, *, tolerance: float, share: float) -> Verdict:
     present = {(row.term, tuple(row.z)) for row in rows}
     ranges = sorted({z for _, z in present})
     if not ranges or present != {(term, z) for term in TERMS for z in ranges}:
-        return Verdict(
+        return ClaimStatus(
             NOT_RUN, "", f"{len(present)} terms have precision and recall; {len(TERMS)} are asked for in each Z"
         )
     words = "; ".join(
@@ -354,14 +354,14 @@ def oracle_agrees(oracle: Rows, *, tolerance: float, share: float) -> Verdict:
     )
 
 
-def three_models_agree(three: Rows, *, tolerance: float, share: float, min_runs: int) -> Verdict:
+def three_models_agree(three: Rows, *, tolerance: float, share: float, min_runs: int) -> ClaimStatus:
     """The terms of both comparisons in units of the reference's inputs (Equations 14 to 17), against enumeration.
 
     Each term of each run must be within `tolerance`, and within a `share` of itself: a rare term may not be missed.
     """
     pairs = read(ThroughReference, three)
     if len({pair.pair for pair in pairs}) < 2 or any(_distinct(pair.runs) < min_runs for pair in pairs):
-        return Verdict(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
+        return ClaimStatus(NOT_RUN, "", f"two pairs with {min_runs} runs each, each its own, are asked for")
     words, bars, problems = (
         [],
         [],

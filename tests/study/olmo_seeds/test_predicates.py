@@ -10,7 +10,7 @@ import pytest
 from provlab.engine.store import Store
 from provlab.statistics import order
 from provlab_study.olmo_seeds.predicates import power_of_uniformity, seeds_independent
-from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, RunRecords, Verdict
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, ClaimStatus, RunRecords
 from provlab_study.shared import calibration
 
 N = 10
@@ -76,7 +76,7 @@ def seeds(tmp_path: Path) -> Bench:
     return bench
 
 
-def judge_seeds(bench: Bench, profile: str = "default", statistics: Sequence[str] = STATISTICS) -> Verdict:
+def judge_seeds(bench: Bench, profile: str = "default", statistics: Sequence[str] = STATISTICS) -> ClaimStatus:
     least = {"smoke": 3, "default": N}[profile]
     pairs, budgets = bench.evidence(profile).pairs, bench.measurements["budgets"]
     return seeds_independent(pairs, budgets, T, statistics=statistics, level=0.01, min_pairs=least)

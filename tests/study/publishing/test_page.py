@@ -10,7 +10,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from small_notebooks import write
 
 from provlab_study.publishing import runner
-from provlab_study.publishing.evidence import WITHIN_SPREAD, Verdict
+from provlab_study.publishing.evidence import WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.experiment import Run
 from provlab_study.publishing.judgement import Judgement
 from provlab_study.publishing.page import MARKS, UNDECIDED, WIDGET, arrange
@@ -149,7 +149,7 @@ def test_a_solution_in_cells_is_one_box_of_the_page():
 
 @pytest.mark.parametrize(("holds", "mark"), MARKS.items())
 def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mark, tmp_path):
-    near = Judgement({}, Verdict(WITHIN_SPREAD, "", ""), {}, "default")
+    near = Judgement({}, ClaimStatus(WITHIN_SPREAD, "", ""), {}, "default")
     support = {True: np.bool_(True), UNDECIDED: near}.get(holds, holds)
     sentence = Run("tree", {}, Results(tmp_path)).summary(support, (support, "All agree."))
     data, metadata = sentence._repr_mimebundle_()
