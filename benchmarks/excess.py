@@ -21,7 +21,7 @@ from provlab import zoo
 from provlab.errors import ProvlabError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import excess, pipeline, reading
-from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.comparison import BothDirections
 from provlab.modeldiff.held_out import N_PIECES, HeldOut, pieces
 from provlab.modeldiff.representative import Direction, effective, within
 from provlab.modeldiff.tokens import opening
@@ -79,10 +79,10 @@ def draws() -> None:
             Direction.from_draws(own.within(z), other.nll[within(own.nll, z)], side, z)
             for side, own, other in zip("AB", mixed, mixed[::-1], strict=True)
         ]
-        report("one sample", names, Comparison(*sides, z, joint=True), spent)
+        report("one sample", names, BothDirections(*sides, z, joint=True), spent)
 
 
-def report(way: str, names: tuple[str, str], compared: Comparison, spent: float) -> None:
+def report(way: str, names: tuple[str, str], compared: BothDirections, spent: float) -> None:
     """Print effective draws a second and the widths of the ratio's last term."""
     sides = compared.a, compared.b
     worth = [f"{side.effective / spent:.1f}" for side in sides]

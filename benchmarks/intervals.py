@@ -27,7 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 
 from provlab.modeldiff.bootstrap import percentiles
-from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.generation import join
 from provlab.modeldiff.moves import Mixture, SingleSite
@@ -95,14 +95,14 @@ def mixed(models: tuple[Table, Table], draws: tuple[Draws, Draws]) -> tuple[Draw
 
 def compared(
     models: tuple[Any, Any], draws: tuple[Draws, Draws], z: tuple[float, float], *, joint: bool = False
-) -> Comparison:
+) -> BothDirections:
     """Both directions, each judged by the other's table."""
     a, b = draws
     sides = Direction.from_draws(a, models[1](a.tokens), "A", z), Direction.from_draws(b, models[0](b.tokens), "B", z)
-    return Comparison(*sides, z, joint=joint)
+    return BothDirections(*sides, z, joint=joint)
 
 
-def intervals(value: Comparison, edges: np.ndarray) -> dict[str, Interval]:
+def intervals(value: BothDirections, edges: np.ndarray) -> dict[str, Interval]:
     """Every kind of number with its interval; of an enumeration, the truth."""
     numbers = value.a.log10_numbers(np.random.default_rng(1))
     rows: dict[str, Interval] = {

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from provlab.modeldiff.bootstrap import chain_counts, percentiles, tail
-from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.comparison import BothDirections
 from provlab.modeldiff.pipeline import one_sample
 from provlab.modeldiff.representative import Direction, within
 
@@ -106,7 +106,7 @@ def test_the_ratio_of_numbers_is_held_at_tiny_noise():
             Direction.from_draws(own.within(z), other.nll[within(own.nll, z)], side, z)
             for side, own, other in zip("AB", both, both[::-1], strict=True)
         ]
-        _, low, high = Comparison(*sides, z, joint=True).log10_more()
+        _, low, high = BothDirections(*sides, z, joint=True).log10_more()
         held += low <= truth[1] - truth[0] <= high
         numbers = [side.log10_numbers(np.random.default_rng(0)) for side in sides]
         ends = np.quantile((numbers[1] - numbers[0])[1:], [0.025, 0.975])

@@ -9,7 +9,7 @@ from provlab.errors import InputError, NotComparableError
 from provlab.modeldiff import comparison
 from provlab.modeldiff.comparison import (
     TERMS,
-    Comparison,
+    BothDirections,
     from_enumeration,
     total_variation,
 )
@@ -41,7 +41,7 @@ def one_chain(difference, weight):
 
 def compare(a, b, z=Z):
     """Arguments of `sampled` for both sides."""
-    return Comparison(sampled("A", *a, z=z), sampled("B", *b, z=z), z)
+    return BothDirections(sampled("A", *a, z=z), sampled("B", *b, z=z), z)
 
 
 def space(n=4000, seed=0):
@@ -128,8 +128,8 @@ def test_samples_drawn_unevenly_give_the_enumeration_back():
         pick = rows[rng.choice(len(rows), 200_000, p=bias / bias.sum())]
         drawn.append((own[pick], other[pick], 1.5 * own[pick]))
     settings = {"n_chains": 20}
-    pair = Comparison(*(sampled(s, *d[:2], None, d[2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
-    flat = Comparison(*(sampled(s, *d[:2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
+    pair = BothDirections(*(sampled(s, *d[:2], None, d[2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
+    flat = BothDirections(*(sampled(s, *d[:2], **settings) for s, d in zip("AB", drawn, strict=True)), Z)
     ratio = pair.ratio()
     np.testing.assert_allclose(pair.terms(), truth.terms(), rtol=0.02)
     assert ((ratio.low <= ratio.value) & (ratio.value <= ratio.high)).all()
@@ -172,7 +172,7 @@ def test_an_extent_is_of_inputs_and_not_of_draws():
     other, log_weight = np.random.default_rng(0).uniform(2.9, 3.1, 400), np.zeros(400)
     other[:2], log_weight[:2] = (2.0, 4.0), (-9.0, 5.0)
     direction = sampled("A", own, other, log_weight=log_weight, counted=True)
-    pair = Comparison(direction, sampled("B", own, other, counted=True), Z).summary()
+    pair = BothDirections(direction, sampled("B", own, other, counted=True), Z).summary()
     assert pair.extent_a[0] == -1.0
     assert pair.extent_a[1] < 0.11
 
@@ -200,7 +200,7 @@ def correlated(rng, n_chains=24, n=40):
         own = np.full(d.size, 3.0)
         side, chain, z = ("A" if sign < 0 else "B"), np.repeat(np.arange(n_chains), n), (1.0, 5.0)
         made.append(sampled(side, own, own - sign * -1 * d.ravel() * 1.0, chain, n_chains=n_chains, z=z))
-    return Comparison(*made, z)
+    return BothDirections(*made, z)
 
 
 def test_intervals_cover_when_draws_of_a_chain_hang_together():
@@ -217,7 +217,7 @@ def test_intervals_cover_when_draws_of_a_chain_hang_together():
             Direction(d.side, d.difference, d.weight, d.common, np.arange(len(d.difference)), len(d.difference))
             for d in (pair.a, pair.b)
         ]
-        naive = Comparison(rows[0], rows[1], pair.z).ratio(seed=repeat)
+        naive = BothDirections(rows[0], rows[1], pair.z).ratio(seed=repeat)
         as_rows.append((naive.low <= truth) & (truth <= naive.high))
     assert np.mean(np.array(covered)[:, 1:]) > 0.9
     assert np.mean(np.array(as_rows)[:, 1:]) < 0.6
@@ -261,7 +261,10 @@ HANDFUL = r"20 draws of model A, worth 1\.0 equal ones.*or compare counts"
         (lambda: from_enumeration([3.0], [3.1], Z).rho("A", [1, 0]), "edges must be two or more rising"),
         (lambda: total_variation([0, 0], [1, 1]), "the same bins, and each something"),
         (lambda: compare(PAIR, PAIR).terms("count"), "known up to a factor only; compare by R3"),
-        (lambda: Comparison(*(sampled(s, *TWENTY, n_chains=1) for s in "AB"), Z).ratio(), "at least two independent"),
+        (
+            lambda: BothDirections(*(sampled(s, *TWENTY, n_chains=1) for s in "AB"), Z).ratio(),
+            "at least two independent",
+        ),
         # one heavy draw in R3 would decide the unit of everything: 20 draws worth 1.0 equal ones
         (lambda: compare((*TWENTY, None, np.r_[50.0, np.zeros(19)]), TWENTY).terms(), HANDFUL),
     ],
@@ -302,7 +305,7 @@ def test_counts_need_no_common_inputs():
     """Weights that are numbers of inputs: 4 of A against 12 of B, though no input is in Z for both."""
     a = sampled("A", [3.0, 3.0], [12.0, 5.0], [0, 1], np.log([1.0, 3.0]), n_chains=2, counted=True)
     b = sampled("B", [3.0, 3.0], [9.0, 1.5], [0, 1], np.log([8.0, 4.0]), n_chains=2, counted=True)
-    pair = Comparison(a, b, Z)
+    pair = BothDirections(a, b, Z)
     np.testing.assert_allclose(pair.terms("count"), [1, 0, 4 / 4, 8 / 4])
     assert 10**pair.b.log10_number == pytest.approx(12)
     with pytest.raises(NotComparableError, match=r"R3 is empty.*or compare counts"):
@@ -317,7 +320,7 @@ def test_a_model_without_inputs_leaves_the_other_ones(first):
         full: sampled(full, np.full(40, 3.0), np.full(40, 9.0), counted=True),
         empty: sampled(empty, np.empty(0), np.empty(0), counted=True),
     }
-    pair = Comparison(sides["A"], sides["B"], Z)
+    pair = BothDirections(sides["A"], sides["B"], Z)
     ratio = pair.ratio("count")
     np.testing.assert_array_equal(ratio.value, [1, 0, 0, 0] if first else [0, 0, 0, 1])
     assert ratio.reference == ("PD_AB" if first else "PD_BA")
@@ -337,5 +340,5 @@ def test_a_chain_without_inputs_still_counts():
     chain = np.repeat(np.arange(4), 100)
     reached, all_ = (sampled("A", own, other, chain, n_chains=n, counted=True) for n in (4, 8))
     b = sampled("B", own, other, chain, counted=True)
-    few, many = (Comparison(direction, b, Z).ratio("count") for direction in (reached, all_))
+    few, many = (BothDirections(direction, b, Z).ratio("count") for direction in (reached, all_))
     assert np.ptp([few.low[3], few.high[3]]) < np.ptp([many.low[3], many.high[3]])

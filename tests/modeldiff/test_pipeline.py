@@ -10,7 +10,7 @@ import torch
 from provlab.errors import InputError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import held_out, pipeline
-from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.representative import Direction, within
 
 VOCABULARY, LENGTH = 4, 5
@@ -60,7 +60,7 @@ def test_draws_of_both_models_are_one_sample(models, kept, truth):
         Direction.from_draws(draws.within(truth.z), other.nll[within(draws.nll, truth.z)], side, truth.z)
         for side, draws, other in zip("AB", drawn, drawn[::-1], strict=True)
     ]
-    diff = Comparison(*sides, truth.z, joint=True)
+    diff = BothDirections(*sides, truth.z, joint=True)
     for by in ("R3", "count"):
         np.testing.assert_allclose(diff.ratio(by).value, truth.ratio().value, rtol=0.1)
     # the same chains are resampled for both sides: of a side and itself nothing is left to chance

@@ -111,7 +111,7 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class BothDirections:
     """Two models, each judging the other's inputs. One side may be empty: the other's inputs still say what they say.
 
     Attributes
@@ -136,7 +136,7 @@ class Comparison:
     >>> one_chain = np.zeros(300, int)
     >>> a = Direction("A", np.repeat([-1.0, 1.0], [60, 40]), np.ones(100), np.arange(100) < 80, one_chain[:100], 1)
     >>> b = Direction("B", np.repeat([-1.0, 1.0], [150, 150]), np.ones(300), np.arange(300) < 200, one_chain, 1)
-    >>> terms = Comparison(a, b, (2.0, 4.0)).terms()
+    >>> terms = BothDirections(a, b, (2.0, 4.0)).terms()
     >>> (4 * terms).tolist()
     [3.0, 2.0, 3.0, 3.0]
     """
@@ -394,7 +394,7 @@ def _reference(terms: NDArray[np.float64]) -> int:
     raise NotComparableError("no input has another loss under the other model: the two answer alike, there is no ratio")
 
 
-def from_enumeration(nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float]) -> Comparison:
+def from_enumeration(nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float]) -> BothDirections:
     """Compare two models by all inputs of a space.
 
     Parameters
@@ -421,7 +421,7 @@ def from_enumeration(nll_a: ArrayLike, nll_b: ArrayLike, z: tuple[float, float])
         chain, weight = np.zeros(len(difference), dtype=np.int64), np.ones(len(difference))
         return Direction(side, difference, weight, (in_a & in_b)[own], chain, 1, log_unit=0.0, exact=True)
 
-    return Comparison(exact("A", in_a), exact("B", in_b), z)
+    return BothDirections(exact("A", in_a), exact("B", in_b), z)
 
 
 def total_variation(first: ArrayLike, second: ArrayLike) -> float:

@@ -18,7 +18,7 @@ from tqdm import tqdm
 from provlab.files import digest
 from provlab.kept import ArrayCache, Arrays
 from provlab.modeldiff import generation, reweighting
-from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.comparison import BothDirections
 from provlab.modeldiff.ladder import tune_ladder
 from provlab.modeldiff.moves import WRITING
 from provlab.modeldiff.nll import SequenceNll, sequence_nll
@@ -312,7 +312,7 @@ def one_sample(
 
 def model_diff(
     a: SequenceModel, b: SequenceModel, z: tuple[float, float], settings: Generation | Exchange, kept: ArrayCache
-) -> Comparison:
+) -> BothDirections:
     """Compare two models by the inputs that each draws.
 
     Parameters
@@ -342,4 +342,4 @@ def model_diff(
             draws = reweighting.representative(reweighting.reweight(exchanged(model, settings, kept)), z)
         return Direction.from_draws(draws, judged(other, draws.tokens, kept), side, z)
 
-    return Comparison(direction("A", a, b), direction("B", b, a), z)
+    return BothDirections(direction("A", a, b), direction("B", b, a), z)

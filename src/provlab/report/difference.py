@@ -11,7 +11,7 @@ import numpy as np
 from provlab import provenance
 from provlab.errors import InputError
 from provlab.modeldiff.bootstrap import percentiles
-from provlab.modeldiff.comparison import Comparison, Summary
+from provlab.modeldiff.comparison import BothDirections, Summary
 from provlab.modeldiff.excess import LEAST_GROUPS, PIECES_A_GROUP, Apart
 from provlab.modeldiff.items import Paired
 from provlab.modeldiff.pipeline import N_CHAINS
@@ -96,10 +96,10 @@ class Difference(views.Report):
         return int(self.parameters["seed"])
 
     @cached_property
-    def compared(self) -> Comparison | None:
+    def compared(self) -> BothDirections | None:
         """Both sides; None where a model has too few inputs in Z."""
         a, b = self.inputs
-        return Comparison(a, b, self.z, joint=self.parameters["mixed"]) if a and b else None
+        return BothDirections(a, b, self.z, joint=self.parameters["mixed"]) if a and b else None
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -492,7 +492,7 @@ class Difference(views.Report):
         }
 
 
-def panel(title: str, compared: Comparison, *, tail: float, seed: int, bins: int = _BINS) -> "Panel":
+def panel(title: str, compared: BothDirections, *, tail: float, seed: int, bins: int = _BINS) -> "Panel":
     """Both directions over common bins that hold all but a share `tail` at either end, scaled so that A's sum to 1."""
     from provlab.plots.modeldiff import Panel
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
-from provlab.modeldiff.comparison import Comparison
+from provlab.modeldiff.comparison import BothDirections
 from provlab.modeldiff.pipeline import Generation, SequenceModel
 from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.tokens import opening
@@ -51,12 +51,12 @@ def residues(model: SequenceModel, tokens: NDArray[np.integer[Any]]) -> list[str
 
 def compare(
     a: SequenceModel, b: SequenceModel, how: Generation, kept: ArrayCache
-) -> tuple[Comparison, tuple[float, float]]:
+) -> tuple[BothDirections, tuple[float, float]]:
     """Compare by what both write: Z lies between quantiles of the losses, under the writer, of all that was written.
 
     Returns
     -------
-    Comparison
+    BothDirections
         The inputs of both.
     tuple of float
         What each one's text costs the other more, nats a residue.
@@ -70,7 +70,7 @@ def compare(
     for side, draws, judge in (("A", written[0], b), ("B", written[1], a)):
         inside = reweighting.smoothed(draws, z) if how.length > 50 else draws.within(z)
         sides.append(Direction.from_draws(inside, pipeline.judged(judge, inside.tokens, kept), side, z))  # type: ignore[arg-type]
-    return Comparison(sides[0], sides[1], z), (excess[0], excess[1])
+    return BothDirections(sides[0], sides[1], z), (excess[0], excess[1])
 
 
 def share_common(side: Direction, *, seed: int) -> tuple[float, float, float]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from provlab.errors import InputError
 from provlab.files import atomic_file
 from provlab.modeldiff.bootstrap import LEVEL, share_interval
-from provlab.modeldiff.comparison import TERMS, Comparison
+from provlab.modeldiff.comparison import TERMS, BothDirections
 from provlab.modeldiff.representative import Direction, effective
 
 _COLUMNS = ("term", "row", "times", "input", "score")
@@ -20,13 +20,13 @@ _RESAMPLES = 4000
 Texts = Callable[[NDArray[Any]], list[str]]
 
 
-def of_term(compared: Comparison, term: str) -> tuple[Direction, NDArray[np.bool_]]:
+def of_term(compared: BothDirections, term: str) -> tuple[Direction, NDArray[np.bool_]]:
     """Return the model's inputs that a term is about, and which of them it counts."""
     side = compared.a if term.endswith("AB") else compared.b
     return side, side.disagreement if term.startswith("PD") else ~side.disagreement & (side.difference != 0)
 
 
-def write(path: Path, compared: Comparison, texts: Texts, *, n: int, seed: int = 0) -> int:
+def write(path: Path, compared: BothDirections, texts: Texts, *, n: int, seed: int = 0) -> int:
     """Write inputs of each term to score, and return their number.
 
     Each term has `n` inputs, drawn by weight, so that each input of the space is as likely to be among them. An input
@@ -85,7 +85,7 @@ def read(path: Path) -> pd.DataFrame:
     return frame.assign(score=scores)
 
 
-def precision_recall(scored: pd.DataFrame, compared: Comparison, *, seed: int = 0) -> pd.DataFrame:
+def precision_recall(scored: pd.DataFrame, compared: BothDirections, *, seed: int = 0) -> pd.DataFrame:
     """Precision of each term, and its part of the model's good inputs (recall), with 95% intervals.
 
     Equation 9 gives recall up to the number of good inputs in the model's range, which both terms of a model share:

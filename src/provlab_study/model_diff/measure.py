@@ -10,7 +10,7 @@ from provlab.errors import ProvlabError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff.bootstrap import percentiles
-from provlab.modeldiff.comparison import TERMS, Comparison, Summary
+from provlab.modeldiff.comparison import TERMS, BothDirections, Summary
 from provlab.modeldiff.composition import label_share
 from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import SequenceModel
@@ -40,7 +40,7 @@ def open_pairs(pairs: Sequence[Pair], *, device: str, allow_pickle: bool) -> dic
     return {source: models[source] for pair in pairs for source in pair}
 
 
-def sides_finding(compared: Mapping[str, Comparison]) -> str:
+def sides_finding(compared: Mapping[str, BothDirections]) -> str:
     """Say on which side of zero the differences lie, from the comparisons."""
     shares = [
         f"{name}: D is below 0 on {pair.a.share_below()[0]:.1%} of A's inputs and above 0 on "
@@ -197,7 +197,9 @@ def domain_labels(model: SequenceModel, held_out: HeldOut, length: int) -> tuple
     return judge, float(np.mean(right))
 
 
-def disputed(compared: Comparison, is_code: Sequence[NDArray[np.float64]], accuracy: float, *, seed: int) -> Domains:
+def disputed(
+    compared: BothDirections, is_code: Sequence[NDArray[np.float64]], accuracy: float, *, seed: int
+) -> Domains:
     """Share of code among the quarter of inputs that each model prefers most, and in the rest.
 
     Parameters

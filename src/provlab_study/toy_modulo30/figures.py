@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.modeldiff.comparison import Comparison, total_variation
+from provlab.modeldiff.comparison import BothDirections, total_variation
 from provlab.modeldiff.representative import Side
 from provlab.plots import style
 from provlab.plots.explore import Spot
@@ -19,8 +19,8 @@ def differences_against_truth(
     edges: NDArray[np.float64],
     names: Sequence[str],
     truth: Sequence[NDArray[np.float64]],
-    sampled: Comparison,
-    naive: Comparison,
+    sampled: BothDirections,
+    naive: BothDirections,
     *,
     xlabel: str,
     caption: str,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from provlab.modeldiff.comparison import Comparison, total_variation
+from provlab.modeldiff.comparison import BothDirections, total_variation
 from provlab.modeldiff.diagnostics import NotConverged, converged
 from provlab.modeldiff.representative import Direction, Draws, within
 from provlab.modeldiff.sampler import Samples
@@ -51,14 +51,14 @@ def valid_at(draws: Draws, temperature: float) -> float:
     return float(np.average(is_valid(draws.tokens), weights=np.exp(log_weight - log_weight.max())))
 
 
-def bins_of_difference(exact: Comparison) -> NDArray[np.float64]:
+def bins_of_difference(exact: BothDirections) -> NDArray[np.float64]:
     """Edges of bins of D over nearly all inputs of both models; 0 is an edge."""
     span = np.array([side.quantile([0.001, 0.999]) for side in (exact.a, exact.b)])
     width = (span.max() - span.min()) / _BINS
     return np.arange(np.floor(span.min() / width), np.ceil(span.max() / width) + 1) * width
 
 
-def distances(compared: Comparison, rho: Sequence[NDArray[np.float64]], edges: NDArray[np.float64]) -> list[float]:
+def distances(compared: BothDirections, rho: Sequence[NDArray[np.float64]], edges: NDArray[np.float64]) -> list[float]:
     """Total variation distance of a comparison's rho(D) to the given ones ``(k,)``, for A's inputs and for B's."""
     return [
         total_variation(np.histogram(side.difference, edges, weights=side.weight)[0], exact)
@@ -66,10 +66,10 @@ def distances(compared: Comparison, rho: Sequence[NDArray[np.float64]], edges: N
     ]
 
 
-def by_loss(compared: Comparison) -> Comparison:
+def by_loss(compared: BothDirections) -> BothDirections:
     """The same inputs with their own loss in the place of D: its rho is rho(z), which Figure 7 shows."""
     a, b = (replace(side, difference=side.draws.nll) if side.draws else side for side in (compared.a, compared.b))
-    return Comparison(a, b, compared.z)
+    return BothDirections(a, b, compared.z)
 
 
 def repeated(run: Callable[[int], T], n: int) -> tuple[list[T], int]:

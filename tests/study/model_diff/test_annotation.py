@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from provlab.errors import InputError
-from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.representative import Direction, Draws, within
 from provlab_study.model_diff import annotation
 
@@ -25,7 +25,7 @@ def drawn(seed, n=400):
         rows = rng.choice(inside, n, p=chance / chance.sum())
         draws = Draws(rows[:, None], own[rows], 2 * own[rows], np.arange(n) % 20, 20)
         sides.append(Direction.from_draws(draws, other[rows], side, Z))
-    return Comparison(*sides, Z)
+    return BothDirections(*sides, Z)
 
 
 def scored(path, seed):

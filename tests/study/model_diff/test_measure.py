@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states
 from provlab.report.difference import ratio_text
@@ -30,7 +30,7 @@ def comparison(z, shift, n=2000):
         draws = Draws(np.zeros((n, 2), int), own, np.zeros(n), np.arange(n) % 20, 20)
         difference = sign * abs(shift) + rng.normal(0, 0.5, n)
         sides.append(Direction.from_draws(draws, own - difference if side == "A" else own + difference, side, z))
-    return Comparison(*sides, z)
+    return BothDirections(*sides, z)
 
 
 def test_both_ways_are_put_side_by_side():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from provlab.modeldiff.comparison import Comparison, from_enumeration
+from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.sampler import Samples
@@ -45,7 +45,7 @@ def test_draws_are_weighted_to_the_law_of_another_temperature():
 def test_the_output_value_takes_the_place_of_the_difference():
     draws = Draws(np.arange(4)[:, None], np.array([1.0, 1.1, 1.2, 1.3]), np.zeros(4), np.arange(4), 4)
     sides = (Direction.from_draws(draws, draws.nll + 0.1, side, (0.9, 1.25 + 0.1)) for side in "AB")
-    by_loss = measure.by_loss(Comparison(*sides, (0.9, 1.35)))
+    by_loss = measure.by_loss(BothDirections(*sides, (0.9, 1.35)))
     assert by_loss.a.difference.tolist() == by_loss.b.difference.tolist() == [1.0, 1.1, 1.2, 1.3]
 
 
