@@ -116,12 +116,13 @@ test: env ## everything that must hold: lint, types, tests, smoke notebooks, the
 	@$(MAKE) --no-print-directory lint types unit
 	@$(MAKE) --no-print-directory pages PROFILE=smoke
 
-lint: env ## ruff: rules and format; layers of imports, and what commands reach; names that nothing uses; plain English
+lint: env ## ruff: rules and format; layers of imports, and what commands reach; names that stand twice or that nothing uses; plain English
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
 	@$(BIN)/python tests/layers/doors.py
 	@$(BIN)/python tests/layers/hidden.py
+	@$(BIN)/python tests/layers/names.py
 	@$(BIN)/python tests/dead_code/unused.py
 	@$(BIN)/python tests/language/plain.py
 

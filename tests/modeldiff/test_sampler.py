@@ -132,21 +132,21 @@ def test_a_free_energy_that_is_known_and_missed_gives_no_number():
 
 
 def test_swaps_of_the_wrong_sign_are_seen(monkeypatch):
-    plain = sampler._Run._swap
+    plain = sampler._Chains._swap
 
     def reversed_gap(self, parity):
         self.betas, kept = -self.betas, self.betas
         plain(self, parity)
         self.betas = kept
 
-    monkeypatch.setattr(sampler._Run, "_swap", reversed_gap)
+    monkeypatch.setattr(sampler._Chains, "_swap", reversed_gap)
     model = Autoregressive()
     assert misfit(run(model, MIXED), model.energies) > 2 * LIMIT
 
 
 def test_energies_follow_the_sequences(monkeypatch):
     """Energies belong to the present sequences, after acceptances, rejections and swaps."""
-    plain = sampler._Run.advance
+    plain = sampler._Chains.advance
     model, steps = Autoregressive(), 0
 
     def checked(self):
@@ -156,7 +156,7 @@ def test_energies_follow_the_sequences(monkeypatch):
         assert_array_equal(np.sort(self.at.ravel()), np.arange(self.rows))
         steps += 1
 
-    monkeypatch.setattr(sampler._Run, "advance", checked)
+    monkeypatch.setattr(sampler._Chains, "advance", checked)
     run(model, WRITING, steps=50)
     assert steps == 50
 
@@ -199,7 +199,7 @@ def test_round_trips_are_counted_along_the_replicas():
 @pytest.mark.parametrize("moves", [MIXED, WRITING], ids=["mixture", "writing"])
 def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves):
     whole = run(Autoregressive(), moves, steps=320, n_chains=5)
-    model, plain = Autoregressive(), sampler._Run.advance
+    model, plain = Autoregressive(), sampler._Chains.advance
     settings = {"steps": 320, "n_chains": 5, "checkpoint": tmp_path / "state.npz"}
 
     def advance(self):
@@ -208,7 +208,7 @@ def test_stopped_and_resumed_is_the_same_bit_by_bit(tmp_path, moves):
         plain(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampler._Run, "advance", advance)
+        patch.setattr(sampler._Chains, "advance", advance)
         with pytest.raises(KeyboardInterrupt):
             run(model, moves, **settings)
     before = model.calls

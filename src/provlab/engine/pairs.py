@@ -48,7 +48,7 @@ _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
 _KNOWN = 0.2
 
 
-class _Bar(tqdm):
+class _ProgressBar(tqdm):
     """Says how much time is left by the mean rate so far, once that says something."""
 
     @property
@@ -61,7 +61,7 @@ class _Bar(tqdm):
 
 def bar_of(total: int, progress: float) -> "tqdm[Any]":
     """Make a bar that is shown at most once in `progress` seconds, and never for work that is done before that."""
-    return _Bar(
+    return _ProgressBar(
         desc="reading",
         total=total,
         disable=not progress,

@@ -160,7 +160,7 @@ def replica_exchange(
     burn_in = n_steps // 5 if burn_in is None else burn_in
     if not 0 <= burn_in < n_steps:
         raise InputError(f"burn_in must leave at least one draw of {n_steps} steps: from 0 to {n_steps - 1}")
-    run = _Run(nll, mixture, ladder, n_chains, vocabulary, length, seed)
+    run = _Chains(nll, mixture, ladder, n_chains, vocabulary, length, seed)
     first = run.uniform() if start is None else start.astype(np.int64)
     key = digest([vocabulary, length, repr(ladder.tolist()), n_chains, seed, repr(mixture), first.tolist()])
     if checkpoint is not None and checkpoint.exists():
@@ -193,7 +193,7 @@ def _checked_ladder(temperatures: ArrayLike) -> NDArray[np.float64]:
 
 
 @dataclass
-class _Run:
+class _Chains:
     """The state of a replica exchange, and one step of it.
 
     A replica is a sequence on its way; swaps move no sequences, they exchange the levels of two replicas. Replicas of

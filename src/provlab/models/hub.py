@@ -51,7 +51,7 @@ _LARGEST_TEXT = 2**27  # bytes of a file beside the weights; the largest tokeniz
 
 
 @dataclass(frozen=True)
-class _Listed:
+class _HubFile:
     """The hub's entry for a file: bytes, SHA-256 of a large one, git's SHA-1 of a small one."""
 
     size: int | None
@@ -68,7 +68,7 @@ class HubFiles:
         inside: str,
         revision: str,
         commit: str,
-        listing: dict[str, _Listed] | None,
+        listing: dict[str, _HubFile] | None,
         unreachable: Unreachable | None = None,
         chosen: str = "",
     ) -> None:
@@ -127,19 +127,19 @@ class HubFiles:
             ) from error
         return cls(repo, inside, revision, commit, None, error, chosen)
 
-    def _cached_listing(self) -> dict[str, _Listed]:
+    def _cached_listing(self) -> dict[str, _HubFile]:
         """Return the listing kept from the last contact, else one of the files in the cache."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
             path = _listing_path(self.repo, self._inside, self._commit)
             kept = json.loads(path.read_text(encoding="utf-8"))
-            return {name: _Listed(**entry) for name, entry in kept.items()}
+            return {name: _HubFile(**entry) for name, entry in kept.items()}
         listing = {}
         for path in sorted(self._snapshot.iterdir()):
             blob = path.resolve().name  # the cache names a blob by its SHA-256 or git's SHA-1
             sha256 = blob if re.fullmatch(r"[0-9a-f]{64}", blob) else None
             sha1 = blob if _COMMIT.fullmatch(blob) else None
             if path.is_file() or path.is_symlink():  # a link to a missing blob is a file of the repository too
-                listing[path.name] = _Listed(path.stat().st_size if path.is_file() else None, sha256, sha1)
+                listing[path.name] = _HubFile(path.stat().st_size if path.is_file() else None, sha256, sha1)
         if self._unreachable:
             names = one_line(", ".join(name for name in listing if listing[name].size is not None) or "an empty folder")
             self.partial = (
@@ -236,7 +236,7 @@ class HubFiles:
     def _url(self, name: str) -> str:
         return hf_hub_url(self.repo, self._inside + name, revision=self._commit, endpoint=endpoint())
 
-    def _listed(self, name: str) -> _Listed:
+    def _listed(self, name: str) -> _HubFile:
         """Return the entry for a file; a mirror that lists no sizes is asked for that of this one."""
         if self._listing[name].size is None and not self.here(name):
             with self._faults(name):
@@ -298,7 +298,7 @@ class HubFiles:
 
     def _verify(self, name: str, path: Path, fetched: bool) -> None:
         """Compare with the listing; a damaged file that was just fetched is removed from the cache."""
-        listed, size = self._listing.get(name, _Listed(None, None, None)), path.stat().st_size
+        listed, size = self._listing.get(name, _HubFile(None, None, None)), path.stat().st_size
         if listed.size is not None and size != listed.size:
             damage = f"{size} bytes instead of {listed.size}"
         elif listed.sha256 and remembered_sha256(path) != listed.sha256:
@@ -393,14 +393,14 @@ def _text(value: Any, pattern: str) -> str | None:
     return value if isinstance(value, str) and re.fullmatch(pattern, value) else None
 
 
-def _entry(size: Any, sha256: Any, git_sha1: Any) -> _Listed:
+def _entry(size: Any, sha256: Any, git_sha1: Any) -> _HubFile:
     """Return an entry from what a server says of a file."""
     sha256 = _text(sha256, "[0-9a-f]{64}")
     size = size if isinstance(size, int) and 0 <= size < 2**50 else None
-    return _Listed(size, sha256, None if sha256 else _text(git_sha1, _COMMIT.pattern))
+    return _HubFile(size, sha256, None if sha256 else _text(git_sha1, _COMMIT.pattern))
 
 
-def _listing(answer: Any, inside: str) -> tuple[str, dict[str, _Listed]]:
+def _listing(answer: Any, inside: str) -> tuple[str, dict[str, _HubFile]]:
     """Read the commit and the files of one folder of it from the hub's answer; no commit from other answers."""
     answer = answer if isinstance(answer, dict) else {}
     siblings = answer.get("siblings")
