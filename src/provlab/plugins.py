@@ -7,8 +7,8 @@
   ``parent(name) -> (source or None, label)``, or None where that is unknown; and ``text() -> str``, prose that none of
   its models was trained on. A function alone locates.
 - `CONTAINERS`: kinds of files of weights, each a `provlab.models.formats.container.Format`, named by the files' ending.
-- `FORMATS`: modules that read weights which are not plain, ``codes`` and ``adapter``; `CODES` of each are the names of
-  the codes that it reads.
+- `FORMATS`: modules that read weights which are not plain, ``codes``, ``adapter`` and ``part`` of a model; `CODES` of
+  each are the names of the codes that it reads.
 - `COMMANDS`: modules with ``add(parser)``.
 - `STATISTICS`: subclasses of `provlab.statistics.base.Statistic`: tests and scores, which help and reports list.
 - `MEASUREMENTS`: the same, of what is no test: found by name alone.

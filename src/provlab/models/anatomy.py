@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from provlab import plugins
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
 from provlab.models import diagnose, experts
 from provlab.models.architectures import (
@@ -24,7 +25,6 @@ from provlab.models.architectures import (
 from provlab.models.language import language_part
 from provlab.models.layouts import by_tensors
 from provlab.models.part import LANGUAGE
-from provlab.models.part_by_shapes import by_shapes
 from provlab.models.roles import Anatomy, Tensor, TensorPart, Tensors, Weights
 
 __all__ = ["Anatomy", "Tensor", "TensorPart", "Tensors", "Weights", "of"]
@@ -46,7 +46,7 @@ def of(checkpoint: Tensors) -> Anatomy:
     """
     piece = getattr(checkpoint, "piece", None)  # a model without files has none
     if piece and (piece.name != LANGUAGE or piece.prefix):
-        return by_shapes(checkpoint, piece)
+        return plugins.reader("part", f"{checkpoint.name}::{piece}").by_shapes(checkpoint, piece)
     try:
         name = checkpoint.architecture
         config: Mapping[str, Any] = checkpoint.config

@@ -8,6 +8,7 @@ from provlab.models.architectures import Segment
 from provlab.models.part import ADAPTER, EMBEDDING, PLACE, Part, below, in_blocks
 from provlab.models.roles import Anatomy, TensorPart, Tensors
 
+CODES = ()  # it reads none
 _ATTENTION = re.compile(r"attn|attention|(^|\.)[qkvo]_proj", re.IGNORECASE)
 _TABLE = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|shared|word_embedding)\.weight$")
 _GATE = re.compile(r"gate|(^|\.)w1$|wi_0")
