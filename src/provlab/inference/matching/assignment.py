@@ -59,7 +59,7 @@ class Solution:
     prices: Floats
 
 
-class AuctionState(NamedTuple):
+class State(NamedTuple):
     """What the kernels work on: n rows, m columns, k candidates a row.
 
     Attributes
@@ -99,7 +99,7 @@ def solve(similarity: NDArray[np.floating]) -> Solution:
     over_rows(lambda start, stop: _fill(similarity, columns, values, bounds, start, stop), n, similarity.size)
     partners, owners, worth = np.full(n, NONE, np.int32), np.full(m, NONE, np.int32), np.empty(n)
     prices = np.zeros(m)
-    state = AuctionState(columns, values, bounds, prices, partners, owners, worth)
+    state = State(columns, values, bounds, prices, partners, owners, worth)
     waiting = _bid(similarity, state, np.arange(n, dtype=np.int32), 0.0, BIDS * n)
     waiting = waiting[_augment(similarity, state, waiting, PATHS * n if n == m else NO_LIMIT) :]
     if len(waiting) > 0:
@@ -155,7 +155,7 @@ def mend(
     first = starts[:-1]
     places = rows, np.arange(len(rows)) - first[rows]
     width = int(np.diff(starts).max())
-    state = AuctionState(  # a row with fewer edges has its first several times
+    state = State(  # a row with fewer edges has its first several times
         np.repeat(columns[first, None], width, axis=1).astype(np.int32), np.repeat(values[first, None], width, axis=1),
         np.full(m, -np.inf), result.prices.copy(), np.full(m, NONE, np.int32), np.full(m, NONE, np.int32), np.zeros(m),
     )  # fmt: skip
@@ -267,7 +267,7 @@ def _fill(similarity: Reals, columns: Integers, values: Floats, bounds: Floats, 
 
 
 @kernel()
-def _bid(similarity: Reals, state: AuctionState, rows: Integers, step: float, budget: int) -> Integers:
+def _bid(similarity: Reals, state: State, rows: Integers, step: float, budget: int) -> Integers:
     """Let `rows` bid; returns those that wait for a path.
 
     With a `step` above zero each bid goes that much further, so that no two rows can outbid each other in ever smaller
@@ -309,7 +309,7 @@ def _bid(similarity: Reals, state: AuctionState, rows: Integers, step: float, bu
 
 
 @kernel()
-def _let_go(similarity: Reals, state: AuctionState, step: float) -> Integers:
+def _let_go(similarity: Reals, state: State, step: float) -> Integers:
     """Take its column from each row that another would be worth more than `step` more; returns all rows without one."""
     columns, values, bounds, prices, partners, owners, worth = state
     n, m = len(partners), len(prices)
@@ -344,7 +344,7 @@ def _two_best(columns: Integers, values: Floats, prices: Floats) -> tuple[float,
 
 
 @kernel()
-def _augment(similarity: Reals, state: AuctionState, waiting: Integers, budget: int) -> int:
+def _augment(similarity: Reals, state: State, waiting: Integers, budget: int) -> int:
     """Give each waiting row a column along the cheapest path of exchanges, and raise the prices along the way.
 
     A path begins at the waiting row, which takes a column; its owner takes another, and so on, up to a column that is
