@@ -1,6 +1,6 @@
 """Copies whose outputs stay, made so that a test by units should find nothing: what a thief would add to an MLP.
 
-Each function takes a `State` and a random generator and returns another `State`; `disguised` puts attacks of the
+Each function takes an `AttackedModel` and a random generator and returns another; `disguised` puts attacks of the
 catalogue on top and writes it. None of them is in the catalogue.
 """
 
@@ -13,14 +13,14 @@ import torch
 from provlab import zoo
 from provlab.models.activations import mlp_activations
 from provlab.models.attacks.catalogue import CATALOGUE
-from provlab.models.attacks.state import Aim, State, Units
+from provlab.models.attacks.state import Aim, AttackedModel, Units
 from provlab.models.checkpoint import Checkpoint
 
 #: what hides order, basis and the rows of unseen tokens, and costs nothing
 USUAL = ("T1", "T2", "T3", "redraw=0.3")
 
 
-def step(state: State, kind: str, rng: np.random.Generator) -> State:
+def step(state: AttackedModel, kind: str, rng: np.random.Generator) -> AttackedModel:
     """Apply one attack of the catalogue, with its number where one is given."""
     name, _, number = kind.partition("=")
     attack = CATALOGUE[name]
@@ -29,13 +29,13 @@ def step(state: State, kind: str, rng: np.random.Generator) -> State:
 
 def disguised(source: str, folder: Path, *changes, usual: Sequence[str] = USUAL, seed: int = 0) -> str:
     """Write a model after changes, each a function of this module or the name of an attack, and the usual attacks."""
-    rng, state = np.random.default_rng(seed), State.read(Checkpoint.open(source))
+    rng, state = np.random.default_rng(seed), AttackedModel.read(Checkpoint.open(source))
     for change in (*changes, *usual):
         state = step(state, change, rng) if isinstance(change, str) else change(state, rng)
     return str(state.write(folder))
 
 
-def with_biases(state: State) -> State:
+def with_biases(state: AttackedModel) -> AttackedModel:
     """Give the MLPs of a Llama biases of zero, if they have none."""
     if state.anatomy.has("gate_bias"):
         return state
@@ -48,7 +48,7 @@ def with_biases(state: State) -> State:
     return state.having(weights, {"mlp_bias": True})
 
 
-def _more(state: State, made, taken_back=None) -> State:
+def _more(state: AttackedModel, made, taken_back=None) -> AttackedModel:
     """Add units to every MLP: `made(block, units)`, and to the down bias `taken_back(more)`."""
     new, width = {}, 0
     for block in range(state.anatomy.n_blocks):
@@ -65,7 +65,7 @@ def _more(state: State, made, taken_back=None) -> State:
     return state.with_parts(new, state.sized("mlp", width))
 
 
-def dilute_bias(state: State, rng: np.random.Generator, writes: float = 1e4) -> State:
+def dilute_bias(state: AttackedModel, rng: np.random.Generator, writes: float = 1e4) -> AttackedModel:
     """Two units a block that never fire (gate bias -7, -10), of constant output, which the down bias takes back."""
     state = with_biases(state)
     aim = Aim(rng)
@@ -87,7 +87,7 @@ def dilute_bias(state: State, rng: np.random.Generator, writes: float = 1e4) -> 
     return _more(state, made, taken_back)
 
 
-def loud_bias(state: State, rng: np.random.Generator, writes: float = 30.0) -> State:
+def loud_bias(state: AttackedModel, rng: np.random.Generator, writes: float = 30.0) -> AttackedModel:
     """Four units a block that always fire, of biases 32 to 256, read one row, and cancel each other."""
     state = with_biases(state)
     aim = Aim(rng)
@@ -108,7 +108,7 @@ def loud_bias(state: State, rng: np.random.Generator, writes: float = 30.0) -> S
     return _more(state, made)
 
 
-def tied(state: State, rng: np.random.Generator, share: float = 1.6, writes: float = 0.01) -> State:
+def tied(state: AttackedModel, rng: np.random.Generator, share: float = 1.6, writes: float = 0.01) -> AttackedModel:
     """Faint units whose gate is their up row, so many for each unit."""
     aim = Aim(rng)
 
@@ -120,7 +120,7 @@ def tied(state: State, rng: np.random.Generator, share: float = 1.6, writes: flo
     return _more(state, made)
 
 
-def loud_tied(state: State, rng: np.random.Generator, writes: float = 100.0) -> State:
+def loud_tied(state: AttackedModel, rng: np.random.Generator, writes: float = 100.0) -> AttackedModel:
     """Eight loud units a block, gate = up with a bias that makes them always fire; they cancel in pairs."""
     state = with_biases(state)
     aim = Aim(rng)
@@ -138,7 +138,9 @@ def loud_tied(state: State, rng: np.random.Generator, writes: float = 100.0) -> 
     return _more(state, made)
 
 
-def small_gates(state: State, rng: np.random.Generator, small: float = 0.02, writes: float = 3.0) -> State:
+def small_gates(
+    state: AttackedModel, rng: np.random.Generator, small: float = 0.02, writes: float = 3.0
+) -> AttackedModel:
     """Units of gates a, b, a + b and a - b, so short that they write cubic forms, which cancel."""
     aim = Aim(rng)
 
@@ -156,7 +158,9 @@ def small_gates(state: State, rng: np.random.Generator, small: float = 0.02, wri
     return _more(state, made)
 
 
-def constant(state: State, rng: np.random.Generator, writes: float = 1e4, blocks: Sequence[int] = (1, 2, 3)) -> State:
+def constant(
+    state: AttackedModel, rng: np.random.Generator, writes: float = 1e4, blocks: Sequence[int] = (1, 2, 3)
+) -> AttackedModel:
     """Two units a block that never fire, without biases: their gates read a direction that is nearly constant.
 
     The direction is fitted on held-out text; what the two write together is nought at its mean.
@@ -183,17 +187,19 @@ def constant(state: State, rng: np.random.Generator, writes: float = 1e4, blocks
     return _more(state, made)
 
 
-def dead_block(state: State, rng: np.random.Generator, block: int = 1, roles: Sequence[str] = ("down",)) -> State:
+def dead_block(
+    state: AttackedModel, rng: np.random.Generator, block: int = 1, roles: Sequence[str] = ("down",)
+) -> AttackedModel:
     """Set matrices of one block to zero."""
     return state.with_parts({(role, block): 0 * state.part(role, block) for role in roles})
 
 
-def no_norm(state: State, rng: np.random.Generator, block: int = 1) -> State:
+def no_norm(state: AttackedModel, rng: np.random.Generator, block: int = 1) -> AttackedModel:
     """Set the norm before one MLP to zero."""
     return dead_block(state, rng, block, (state.anatomy.norm_before("up"),))
 
 
-def faint_rest(state: State, rng: np.random.Generator, left: int = 30, down: float = 0.05) -> State:
+def faint_rest(state: AttackedModel, rng: np.random.Generator, left: int = 30, down: float = 0.05) -> AttackedModel:
     """Let all units of each MLP but the first `left` write little, as many units of trained models do."""
 
     def quieter(units: Units) -> Units:
@@ -203,7 +209,7 @@ def faint_rest(state: State, rng: np.random.Generator, left: int = 30, down: flo
     return state.with_units(quieter, gated=True)
 
 
-def spread_in_two(state: State, rng: np.random.Generator, left: int = 30, off: float = 0.6) -> State:
+def spread_in_two(state: AttackedModel, rng: np.random.Generator, left: int = 30, off: float = 0.6) -> AttackedModel:
     """Keep the first units of each MLP, and spread each over two: one that looks like it by gate, the other by up row.
 
     Gates are g + (1 - off) a and g - a, up rows u + v and u - (1 - off) v, so that neither is the nearest in both.

@@ -20,7 +20,7 @@ from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.models import disguise as door
 from provlab.models.attacks import catalogue, exact, tokens
 from provlab.models.attacks.catalogue import CATALOGUE, Step
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 
@@ -124,8 +124,8 @@ def test_lossy_attacks_change_the_outputs(label, name, models, tmp_path):
 
 def attacked(model, kind, others=()):
     step = Step.read(kind)
-    aim = Aim(np.random.default_rng(0), step.value, tuple(map(State.read, others)))
-    return State.read(model), step.attack.apply(State.read(model), aim)
+    aim = Aim(np.random.default_rng(0), step.value, tuple(map(AttackedModel.read, others)))
+    return AttackedModel.read(model), step.attack.apply(AttackedModel.read(model), aim)
 
 
 def test_merging(models):
@@ -178,7 +178,7 @@ def test_units_are_added_or_turned_as_many_as_asked(models):
     assert torch.equal(before.part("up", 0), after.part("up", 1))
     # the units of a stranger, aligned: MATCH then returns the identity
     _, after = attacked(model, "align", [other])
-    outcome = exact.match(State.read(other).part("up", 0).numpy(), after.part("up", 0).numpy()).indices
+    outcome = exact.match(AttackedModel.read(other).part("up", 0).numpy(), after.part("up", 0).numpy()).indices
     assert (outcome == np.arange(MLP_WIDTH)).all()
 
 
@@ -222,7 +222,7 @@ def test_experts_of_one_router_are_the_mlp(models):
 def test_rows_are_turned_as_the_others_are(models):
     """By hand: where one embedding is the other's in another basis, rows that are taken are one's own again."""
     model, other, _ = models()
-    theirs, own = State.read(other), State.read(model)
+    theirs, own = AttackedModel.read(other), AttackedModel.read(model)
     turn = torch.linalg.qr(Aim(np.random.default_rng(1)).normal(WIDTH, WIDTH))[0]
     turned = own.with_parts({("embedding", None): theirs.part("embedding") @ turn})
     step = Step.read("rows=0.2")

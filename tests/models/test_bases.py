@@ -15,7 +15,7 @@ from provlab.errors import NoSuchSymmetryError
 from provlab.models import disguise
 from provlab.models.architectures import described
 from provlab.models.attacks import bases
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import OWN_HEAD
 
@@ -25,7 +25,7 @@ def attacked(tiny):
     """Apply an attack to a tiny model; return it before and after."""
 
     def apply(attack, label="llama"):
-        state = State.read(Checkpoint.open(tiny(label)))
+        state = AttackedModel.read(Checkpoint.open(tiny(label)))
         return state, attack(state, Aim(np.random.default_rng(5)))
 
     return apply

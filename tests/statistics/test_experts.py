@@ -23,7 +23,7 @@ from provlab.engine.pairs import open_models, run_pairs
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.inference.pvalues import fisher
 from provlab.models.attacks.catalogue import Step
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import logits
 from provlab.statistics import experts as of_experts
@@ -298,7 +298,7 @@ def test_the_verdict_says_that_the_language_part_was_compared(tmp_path):
 
 def cut(dense, kinds, seed=0):
     """A model whose MLPs were dealt out to experts, float32."""
-    state = State.read(dense)
+    state = AttackedModel.read(dense)
     for kind in kinds:
         step = Step.read(kind)
         state = step.attack.apply(state, Aim(np.random.default_rng(seed), step.value))
@@ -384,7 +384,7 @@ CUT = {
     "8 of 16 by a plane": lambda dense, _: fewer_active(cut(dense, ["split=1", "experts=8"]), by_side),
     "8, a router of noise": lambda dense, _: noisy(cut(dense, ["experts=8"])),
     "9, one empty": lambda dense, _: with_empty(cut(dense, ["experts=8"])),
-    "experts cut finer": lambda _, sparse: finer(State.read(sparse)),
+    "experts cut finer": lambda _, sparse: finer(AttackedModel.read(sparse)),
 }
 
 

@@ -14,7 +14,7 @@ from provlab.engine.pairs import _agreed
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
 from provlab.models.attacks.catalogue import Step
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get, order
 from provlab.statistics.base import Options, aggregated
@@ -193,7 +193,7 @@ def by_rule(new_model, tmp_path_factory):
                     layer.mlp.gate_proj.weight.mul_(torch.rand(96, 1) + 0.2)
             folder = root / f"{rule}-{seed}"
             model.save_pretrained(root / f"plain-{rule}-{seed}")
-            state = State.read(Checkpoint.open(str(root / f"plain-{rule}-{seed}")))
+            state = AttackedModel.read(Checkpoint.open(str(root / f"plain-{rule}-{seed}")))
             aim = Aim(np.random.default_rng(0), float(rule))
             made.append(str(Step("sorted", float(rule)).attack.apply(state, aim).write(folder)))
         return made

@@ -5,7 +5,7 @@ import pytest
 from provlab import api, studying
 from provlab.errors import ParameterError
 from provlab.models.attacks import exact
-from provlab.models.attacks.state import State
+from provlab.models.attacks.state import AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
 from provlab.statistics import REGISTRY, USUAL, flaws, get, register
@@ -36,7 +36,7 @@ def test_units_whose_mirrored_parts_would_seem_to_write_nothing_are_found(models
         parts = exact._three({**units, "up": -units["up"], "down": -units["down"]})
         return exact.with_more({**units, "up": 0 * units["up"]}, parts)
 
-    state = State.read(Checkpoint.open(models["base"])).with_units(mirrored, gated=True)
+    state = AttackedModel.read(Checkpoint.open(models["base"])).with_units(mirrored, gated=True)
     for statistic in ("phi_match_unsigned", "phi_anchor"):
         assert outcome(models["base"], str(state.write(tmp_path / statistic)), statistic, text).log10_p < -20
 

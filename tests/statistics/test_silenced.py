@@ -250,7 +250,7 @@ def test_what_the_thief_writes_costs_nothing_and_is_loud(models, tmp_path):
     """The constructions are what they say: outputs stay, and what was added is a thousand times as loud."""
     copy = disguised(models["base"], tmp_path / "copy", dilute_bias, usual=())
     assert abs(divergence(models["base"], copy)) < 1e-6
-    state = silenced.State.read(Checkpoint.open(copy))
+    state = silenced.AttackedModel.read(Checkpoint.open(copy))
     lengths = state.part("down", 0).norm(dim=0)
     assert lengths[-2:].min() > 1000 * lengths[:-2].max()
 

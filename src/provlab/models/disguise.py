@@ -21,7 +21,7 @@ from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuch
 from provlab.files import cache_dir, digest
 from provlab.models.activations import next_token_log_probs, random_tokens
 from provlab.models.attacks.catalogue import CATALOGUE, Step
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.precision import Float64
 
@@ -136,10 +136,10 @@ def disguise(
         name = next((step.name for step in steps if len(step.attack.others) == needed), "")
         what = " and ".join(CATALOGUE[name].others) if steps else ""
         raise InputError(f"{name} needs {what}; give {needed} by --other" if steps else "no attack is named")
-    original = state = State.read(checkpoint)
+    original = state = AttackedModel.read(checkpoint)
     # two models under one seed share no draw: what both had drawn alike would make them look related
     rng = np.random.default_rng([seed, *bytes.fromhex(checkpoint.digest)])
-    rest = tuple(State.read(other) for other in others)
+    rest = tuple(AttackedModel.read(other) for other in others)
     tokens = random_tokens(original.anatomy.vocab_size, *TOKENS, seed=seed)
     before = now = logits(checkpoint, tokens)
     difference, refused, applied = 0.0, {}, []
@@ -168,7 +168,7 @@ def disguise(
     return Disguise(folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses)
 
 
-def _outputs(state: State, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:
+def _outputs(state: AttackedModel, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:
     """Outputs of a model in memory, for the tokens as the original numbers them."""
     with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
         made = Checkpoint.open(str(state.write(Path(scratch) / "float64", exactly=True)))
@@ -179,7 +179,7 @@ def _outputs(state: State, tokens: NDArray[np.int64], applied: str) -> torch.Ten
             raise NoSuchSymmetryError(f"{state.name} cannot be disguised by {applied}: {why}") from None
 
 
-def _of_old(outputs: torch.Tensor, state: State) -> torch.Tensor:
+def _of_old(outputs: torch.Tensor, state: AttackedModel) -> torch.Tensor:
     """Bring logits to the original's order of tokens; those of a classifier stand as they are."""
     return outputs[..., torch.from_numpy(state.ids)] if outputs.shape[-1] == state.anatomy.vocab_size else outputs
 

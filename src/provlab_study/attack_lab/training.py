@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from provlab.models.attacks.state import State
+from provlab.models.attacks.state import AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Options
 from provlab.statistics.text import encode
@@ -21,7 +21,7 @@ _BATCH, _RATE = 16, 0.003
 def retrained(checkpoint: Checkpoint, folder: Path, options: Options, steps: int) -> Path:
     """Write a model all of whose MLPs were trained from scratch to imitate it, on noise like what enters them."""
     inputs = mlp_inputs(checkpoint, encode(checkpoint, options))
-    state = State.read(checkpoint)
+    state = AttackedModel.read(checkpoint)
     new: dict[tuple[str, int | None], torch.Tensor] = {}
     for block, sample in enumerate(inputs):
         settings = Settings(width_factor=1.0, steps=steps, inputs="matched", seed=options.seed + block)
@@ -52,5 +52,5 @@ def distilled(checkpoint: Checkpoint, folder: Path, seed: int, steps: int) -> Pa
         optimizer.step()
     names = dict(student.named_parameters())
     weights = {name: names[name].detach() for name in checkpoint.tensor_names}
-    state = State.read(checkpoint)
+    state = AttackedModel.read(checkpoint)
     return state.having({name: tensor.double() for name, tensor in weights.items()}).write(folder)

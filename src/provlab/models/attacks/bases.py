@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from provlab.errors import NoSuchSymmetryError
 from provlab.models.anatomy import Anatomy
 from provlab.models.architectures import Segment, described
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.symmetry import EmbeddingPermutations, MlpPermutations
 
 #: new norm weights lie between these in absolute value
@@ -34,17 +34,17 @@ _TABLES = ("embedding", "position_embedding", "token_type_embedding")
 Matrix = NDArray[np.float64]
 
 
-def stream(state: State, aim: Aim) -> State:
+def stream(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T1: the coordinates of the residual stream in any order, the same everywhere."""
     return state.having(EmbeddingPermutations(state.anatomy).sample(aim.rng)(state.weights))
 
 
-def units(state: State, aim: Aim) -> State:
+def units(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T2: the hidden units of each MLP in any order."""
     return state.having(MlpPermutations(state.anatomy).sample(aim.rng)(state.weights))
 
 
-def gains(state: State, norm: str, block: int | None) -> torch.Tensor:
+def gains(state: AttackedModel, norm: str, block: int | None) -> torch.Tensor:
     """Return what a norm multiplies the normalised stream by, ``(width,)``.
 
     Raises
@@ -67,7 +67,7 @@ def _place(norm: str, block: int | None) -> int | None:
 # T3 -------------------------------------------------------------------------------------------------------
 
 
-def rotations(state: State, aim: Aim) -> State:
+def rotations(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T3: the residual stream in another orthonormal basis, uniformly drawn.
 
     Where norms subtract the mean the rotation fixes the vector of ones, which leaves a uniform rotation of the other
@@ -108,7 +108,7 @@ def check_rotates(anatomy: Anatomy) -> None:
 # T4 -------------------------------------------------------------------------------------------------------
 
 
-def queries_and_keys(state: State, aim: Aim) -> State:
+def queries_and_keys(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T4: queries and keys turned alike, so that their products stay.
 
     One rotation for each key head and block, shared by the query heads that read it. Rotary positions (RoPE) turn pairs
@@ -154,7 +154,7 @@ def _of_head(head: int, n_rotary: int, rng: np.random.Generator) -> Matrix:
     return turn
 
 
-def _rotary_dimensions(state: State, head: int) -> int:
+def _rotary_dimensions(state: AttackedModel, head: int) -> int:
     """Dimensions of a head that carry a position; the config has the share under one of three names."""
     config = state.config
     nested = config.get("rope_parameters") or {}
@@ -166,7 +166,7 @@ def _rotary_dimensions(state: State, head: int) -> int:
 # T5 -------------------------------------------------------------------------------------------------------
 
 
-def norms(state: State, aim: Aim) -> State:
+def norms(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T5: other weights for every norm that only matrices read, absolute values between 0.5 and 2, either sign."""
 
     def drawn(n: int) -> Matrix:
@@ -175,12 +175,12 @@ def norms(state: State, aim: Aim) -> State:
     return _replaced(state, drawn)
 
 
-def folded(state: State, aim: Aim) -> State:
+def folded(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Set the weights of every norm that only matrices read to 1, as inference engines fold them into the matrices."""
     return _replaced(state, np.ones)
 
 
-def _replaced(state: State, weights: Callable[[int], Matrix]) -> State:
+def _replaced(state: AttackedModel, weights: Callable[[int], Matrix]) -> AttackedModel:
     """Replace norms, and undo it in the matrices; norms behind a sublayer stay, or the stream itself would change.
 
     A head that is the embedding becomes a tensor of its own.

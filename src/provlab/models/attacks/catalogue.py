@@ -12,7 +12,7 @@ from typing import Any
 from provlab.errors import InputError, nearest
 from provlab.models.attacks import bases, exact, experts, framing, silencing
 from provlab.models.attacks import lossy as lossy_attacks
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Attack:
     """
 
     does: str
-    apply: Callable[[State, Aim], State]
+    apply: Callable[[AttackedModel, Aim], AttackedModel]
     cost: str = "nothing"
     exact: bool = True
     number: Number | None = None

@@ -14,7 +14,7 @@ from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.inference.matching import match
 from provlab.models.architectures import Segment, described
 from provlab.models.attacks.bases import check_rotates, gains, orthogonal
-from provlab.models.attacks.state import Aim, State, Units
+from provlab.models.attacks.state import Aim, AttackedModel, Units
 
 # Hidden units ---------------------------------------------------------------------------------------------
 
@@ -25,22 +25,22 @@ def _scaled(units: Units, factor: torch.Tensor) -> Units:
     return {**units, **up, "down": units["down"] / factor[:, None]}
 
 
-def scales(state: State, aim: Aim) -> State:
+def scales(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Multiply the up row of each unit by a number from 1/2 to 2, and divide its down column."""
     return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, len(units["up"]))), gated=True)
 
 
-def positive(state: State, aim: Aim) -> State:
+def positive(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T6: multiply the up projection of each MLP by a number from 1/2 to 2, and divide the down projection."""
     return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, 1).expand(len(units["up"]))), gated=True)
 
 
-def negative(state: State, aim: Aim) -> State:
+def negative(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T6 with negative numbers: outputs stay, but every up activation changes its sign."""
     return state.with_units(lambda units: _scaled(units, -aim.uniform(0.5, 2, 1).expand(len(units["up"]))), gated=True)
 
 
-def signs(state: State, aim: Aim) -> State:
+def signs(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Negate up row and down column of a share of the units, drawn at random."""
 
     def turned(units: Units) -> Units:
@@ -51,7 +51,7 @@ def signs(state: State, aim: Aim) -> State:
     return state.with_units(turned, gated=True)
 
 
-def in_order(state: State, aim: Aim) -> State:
+def in_order(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Sort the units of each MLP by a number of their own."""
 
     def ordered(units: Units) -> Units:
@@ -70,7 +70,7 @@ def with_more(units: Units, more: Units) -> Units:
     return {role: torch.cat([tensor, more[role]]) for role, tensor in units.items()}
 
 
-def duplicates(state: State, aim: Aim) -> State:
+def duplicates(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Let several copies of each unit share what it writes, in unequal parts."""
 
     def copied(units: Units) -> Units:
@@ -81,7 +81,7 @@ def duplicates(state: State, aim: Aim) -> State:
     return state.with_units(copied)
 
 
-def dead(state: State, aim: Aim) -> State:
+def dead(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add units with random rows that write nothing, so many for each one."""
 
     def added(units: Units) -> Units:
@@ -101,7 +101,7 @@ def impostors(units: Units, aim: Aim) -> Units:
     return {role: torch.cat([copy[role] for copy in drawn]) for role in units}
 
 
-def decoys(state: State, aim: Aim) -> State:
+def decoys(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add units with the gate of one live unit and the up row of another, which write nothing, so many for each one."""
 
     def added(units: Units) -> Units:
@@ -111,7 +111,7 @@ def decoys(state: State, aim: Aim) -> State:
     return state.with_units(added)
 
 
-def cancelling(state: State, aim: Aim) -> State:
+def cancelling(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add the same decoys twice, writing with opposite signs: none of them is dead, and together they write nothing."""
 
     def added(units: Units) -> Units:
@@ -121,7 +121,7 @@ def cancelling(state: State, aim: Aim) -> State:
     return state.with_units(added)
 
 
-def zeros(state: State, aim: Aim) -> State:
+def zeros(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add units that are zero throughout."""
     more = int(aim.value)
     return state.with_units(
@@ -139,7 +139,7 @@ def split_units(units: Units, aim: Aim, length: float, gate_noise: float = 0.0) 
     return with_more({**units, "up": up + w}, more | {"gate": gate + noise, "up": w, "down": -units["down"]})
 
 
-def split(state: State, aim: Aim) -> State:
+def split(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Write each unit as the difference of two that share its gate."""
     return state.with_units(lambda units: split_units(units, aim, aim.value), gated=True)
 
@@ -174,12 +174,12 @@ def _three(units: Units) -> Units:
     return with_more(_opposite(units, 1), _product(_crossed(units)))
 
 
-def turned(state: State, aim: Aim) -> State:
+def turned(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Write each unit as three whose gates are others."""
     return state.with_units(_three, gated=True)
 
 
-def mirror(state: State, aim: Aim) -> State:
+def mirror(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Write each unit as the difference of two that share its gate, and the second as three with other gates."""
 
     def four(units: Units) -> Units:
@@ -190,7 +190,7 @@ def mirror(state: State, aim: Aim) -> State:
     return state.with_units(four, gated=True)
 
 
-def quadratic(state: State, aim: Aim) -> State:
+def quadratic(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add six decoys for each unit, none of them dead, which together write nothing: pq + qr - (p + r)q = 0.
 
     p and r are gates of live units, q is the up row of one.
@@ -207,7 +207,7 @@ def quadratic(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
-def align(state: State, aim: Aim) -> State:
+def align(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Put the hidden units in the order in which MATCH finds those of another model, by their up rows."""
     other, parts = aim.others[0], state.anatomy
     if not (parts.has("up") and other.anatomy.has("up")):
@@ -227,14 +227,14 @@ def align(state: State, aim: Aim) -> State:
 # Heads ----------------------------------------------------------------------------------------------------
 
 
-def _heads(state: State) -> tuple[int, int, int]:
+def _heads(state: AttackedModel) -> tuple[int, int, int]:
     """Dimensions of a head, heads of keys, and heads of queries for each of these."""
     head = state.anatomy.part("query", 0).head_size
     keys = state.anatomy.shape("key", 0)[0] // head
     return head, keys, state.anatomy.shape("query", 0)[0] // head // keys
 
 
-def heads(state: State, aim: Aim) -> State:
+def heads(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Put the heads of each block in another order: key heads with their queries, and queries within these."""
     head, n_keys, group = _heads(state)
     orders: dict[tuple[str, int | None], NDArray[np.int64]] = {}
@@ -246,7 +246,7 @@ def heads(state: State, aim: Aim) -> State:
     return state.reordered(orders)
 
 
-def values(state: State, aim: Aim) -> State:
+def values(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Write the values of each head in another basis, which the output projection undoes: A V and O A^-1."""
     head, n_keys, group = _heads(state)
     new: dict[tuple[str, int | None], torch.Tensor] = {}
@@ -274,7 +274,7 @@ _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps")
 _HEADS_FROM_WIDTH = ("GPT2LMHeadModel", "GPTNeoXForCausalLM")
 
 
-def pad(state: State, aim: Aim) -> State:
+def pad(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Widen the residual stream by coordinates that carry nothing, and give them rows that look like others.
 
     They are zero, or, where norms subtract the mean, equal to it. The normalised stream then grows by
@@ -318,14 +318,14 @@ def pad(state: State, aim: Aim) -> State:
     return state.edited(padded, config | {key: state.config[key] * shrink**2 for key in epsilons})
 
 
-def identity(state: State, aim: Aim) -> State:
+def identity(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Insert blocks that read the stream and write nothing to it, at random places."""
     for _ in range(int(aim.value)):
         state = _with_identity(state, int(aim.rng.integers(state.anatomy.n_blocks)), aim)
     return state
 
 
-def _with_identity(state: State, place: int, aim: Aim) -> State:
+def _with_identity(state: AttackedModel, place: int, aim: Aim) -> AttackedModel:
     """Insert one behind the block `place`: the numbers of that block in any order, and zeros in what it writes."""
     parts = state.anatomy
     if parts.has("embedding_norm"):
@@ -356,13 +356,13 @@ def _renamed(name: str, old: int, new: int) -> str:
 # Tokens ---------------------------------------------------------------------------------------------------
 
 
-def vocabulary(state: State, aim: Aim) -> State:
+def vocabulary(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Number the tokens otherwise, in the weights and in the files of the tokenizer: text in and out stays."""
     order = aim.rng.permutation(state.anatomy.vocab_size)
     return replace(state.reordered({("vocab", None): order}), ids=np.argsort(order)[state.ids])
 
 
-def extend(state: State, aim: Aim) -> State:
+def extend(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add tokens that no text has, their rows like those of others."""
     more = int(aim.value)
     weights = dict(state.weights)

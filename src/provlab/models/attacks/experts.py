@@ -3,7 +3,7 @@
 import torch
 
 from provlab.errors import NoSuchSymmetryError
-from provlab.models.attacks.state import Aim, State
+from provlab.models.attacks.state import Aim, AttackedModel
 
 #: architectures that a Mixtral computes, as it has their attention
 _DENSE = ("LlamaForCausalLM", "MistralForCausalLM")
@@ -11,7 +11,7 @@ _PATH = "model.layers.{block}.block_sparse_moe"
 _ROLES = {"gate": "w1", "down": "w2", "up": "w3"}
 
 
-def experts(state: State, aim: Aim) -> State:
+def experts(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Deal the units of each MLP out to so many experts, which a router of zeros weighs alike.
 
     The router's softmax over all n experts gives each 1/n, so that what a unit writes is multiplied by n. Where n does

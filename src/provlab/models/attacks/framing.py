@@ -15,14 +15,14 @@ import torch
 from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.attacks.exact import with_more
-from provlab.models.attacks.state import Aim, State, Units
+from provlab.models.attacks.state import Aim, AttackedModel, Units
 from provlab.models.checkpoint import Checkpoint
 
 _SEQUENCES, _LENGTH = 128, 32  # of random tokens, on which copies are fitted
 _RIDGE = 1e-3  # of the largest singular value: what is fitted leaves out smaller ones
 
 
-def faint(state: State, aim: Aim) -> State:
+def faint(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add copies of another model's units that write a small part of what the own units write."""
     copies = _copies(state, aim)
 
@@ -35,7 +35,7 @@ def faint(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
-def posing(state: State, aim: Aim) -> State:
+def posing(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Let copies of another model's units write a share of what the own ones write, and these the rest."""
     from transformers.activations import ACT2FN
 
@@ -56,7 +56,7 @@ def posing(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
-def mimics(state: State, aim: Aim) -> State:
+def mimics(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add copies in fours that cancel: d a(g) u - d a(-g) u - d a(u) g + d a(-u) g = 0, as of SiLU, GELU and ReLU."""
     copies = _copies(state, aim)
 
@@ -73,7 +73,7 @@ def mimics(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
-def rows(state: State, aim: Aim) -> State:
+def rows(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Take another model's rows of tokens that no text has, by the rotation that brings the other rows together.
 
     The rotation is Procrustes' of all rows that are not taken, and the rows get the length that those had which they
@@ -99,7 +99,7 @@ def rows(state: State, aim: Aim) -> State:
     return state.with_parts({("embedding", None): own})
 
 
-def _copies(state: State, aim: Aim) -> Iterator[tuple[Units, torch.Tensor]]:
+def _copies(state: AttackedModel, aim: Aim) -> Iterator[tuple[Units, torch.Tensor]]:
     """Rows of each block that act on this model's stream as the other's gate and up rows on its own, as long as ours.
 
     With them comes the stream, ``(positions, width)``, on which they were fitted.

@@ -6,13 +6,13 @@ import torch
 
 from provlab.errors import InputError
 from provlab.models.attacks.exact import impostors, split_units, with_more
-from provlab.models.attacks.state import Aim, State, Units
+from provlab.models.attacks.state import Aim, AttackedModel, Units
 from provlab.models.symmetry import Weights
 
 # Merging --------------------------------------------------------------------------------------------------
 
 
-def _alike(state: State, other: State) -> Weights:
+def _alike(state: AttackedModel, other: AttackedModel) -> Weights:
     """Return the weights of a model to merge with, after checking that they fit."""
     for name, tensor in state.weights.items():
         if name not in other.weights or other.weights[name].shape != tensor.shape:
@@ -22,13 +22,13 @@ def _alike(state: State, other: State) -> Weights:
     return other.weights
 
 
-def average(state: State, aim: Aim) -> State:
+def average(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Mix every weight with that of another model, of which the mixture takes this share."""
     other = _alike(state, aim.others[0])
     return state.having({name: tensor.lerp(other[name], aim.value) for name, tensor in state.weights.items()})
 
 
-def slerp(state: State, aim: Aim) -> State:
+def slerp(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Mix every tensor with that of another model on the arc between the two, at this share of the way."""
     other, t = _alike(state, aim.others[0]), aim.value
 
@@ -42,7 +42,7 @@ def slerp(state: State, aim: Aim) -> State:
     return state.having({name: mixed(tensor, other[name]) for name, tensor in state.weights.items()})
 
 
-def ties(state: State, aim: Aim) -> State:
+def ties(state: AttackedModel, aim: Aim) -> AttackedModel:
     """TIES (Yadav et al. 2023): trim what this model and another learned beyond a base to a share, merge by sign."""
     other, base = _alike(state, aim.others[0]), _alike(state, aim.others[1])
 
@@ -58,13 +58,13 @@ def ties(state: State, aim: Aim) -> State:
     return state.having({name: merged(name, tensor) for name, tensor in state.weights.items()})
 
 
-def lora(state: State, aim: Aim) -> State:
+def lora(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add to every matrix what another model has beyond this one, as far as an adapter of this rank holds it."""
     other = _alike(state, aim.others[0])
     return state.with_matrices(lambda name, matrix: matrix + _of_rank(other[name] - matrix, int(aim.value)))
 
 
-def embedding(state: State, aim: Aim) -> State:
+def embedding(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Take the embedding of another model, so that this one looks derived from it."""
     other = aim.others[0].part("embedding")
     if other.shape != state.part("embedding").shape:
@@ -75,7 +75,7 @@ def embedding(state: State, aim: Aim) -> State:
 # Noise and compression ------------------------------------------------------------------------------------
 
 
-def noise(state: State, aim: Aim) -> State:
+def noise(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add normal noise to every matrix of the blocks, measured in its standard deviations."""
     return state.with_matrices(lambda _, matrix: matrix + aim.value * matrix.std() * aim.normal(*matrix.shape))
 
@@ -85,12 +85,12 @@ def _of_rank(matrix: torch.Tensor, rank: int) -> torch.Tensor:
     return (U[:, :rank] * s[:rank]) @ Vh[:rank]  # (m, rank) @ (rank, n)
 
 
-def rank(state: State, aim: Aim) -> State:
+def rank(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Keep the largest singular values of every matrix of the blocks, so many."""
     return state.with_matrices(lambda _, matrix: _of_rank(matrix, int(aim.value)))
 
 
-def bits(state: State, aim: Aim) -> State:
+def bits(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Round every matrix of the blocks to 2^bits - 1 levels for each row."""
     levels = 2 ** (int(aim.value) - 1) - 1
 
@@ -101,7 +101,7 @@ def bits(state: State, aim: Aim) -> State:
     return state.with_matrices(rounded)
 
 
-def prune(state: State, aim: Aim) -> State:
+def prune(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Set a share of every matrix of the blocks to zero, its smallest numbers."""
 
     def pruned(_: str, matrix: torch.Tensor) -> torch.Tensor:
@@ -114,12 +114,12 @@ def prune(state: State, aim: Aim) -> State:
 # Units and blocks -----------------------------------------------------------------------------------------
 
 
-def jitter(state: State, aim: Aim) -> State:
+def jitter(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Split every unit in two whose gates differ a little, in standard deviations of the gate's numbers."""
     return state.with_units(lambda units: split_units(units, aim, 3.0, aim.value), gated=True)
 
 
-def fan(state: State, aim: Aim) -> State:
+def fan(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Spread every unit over four whose gates are tilted and whose up rows are far off; `value` of a gate's length.
 
     The gates are g + a, g - a, g + b, g - b, the up rows u + w twice and u - w twice: what these add cancels to first
@@ -144,7 +144,7 @@ def fan(state: State, aim: Aim) -> State:
     return state.with_units(four, gated=True)
 
 
-def murmur(state: State, aim: Aim) -> State:
+def murmur(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add three decoys for each unit that write a little: too much to pass for dead units, too little to harm."""
 
     def added(units: Units) -> Units:
@@ -154,7 +154,7 @@ def murmur(state: State, aim: Aim) -> State:
     return state.with_units(added)
 
 
-def swap(state: State, aim: Aim) -> State:
+def swap(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Exchange a block, counted from 0, with the next one."""
     first = int(aim.value)
     if first + 1 >= state.anatomy.n_blocks:
@@ -174,7 +174,7 @@ def swap(state: State, aim: Aim) -> State:
 # Tokens ---------------------------------------------------------------------------------------------------
 
 
-def redraw(state: State, aim: Aim) -> State:
+def redraw(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Exchange the shortest rows of the embedding, which tokens keep that no text has."""
     rows = state.part("embedding").clone()
     some = rows.norm(dim=1).argsort()[: round(aim.value * len(rows))]

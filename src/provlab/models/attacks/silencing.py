@@ -13,7 +13,7 @@ import torch
 from provlab.errors import MissingRoleError, NoSuchSymmetryError
 from provlab.models.activations import random_tokens
 from provlab.models.attacks.exact import MATES, with_more
-from provlab.models.attacks.state import Aim, State, Units
+from provlab.models.attacks.state import Aim, AttackedModel, Units
 from provlab.models.checkpoint import Checkpoint
 
 _QUIET = (-7.0, -10.0)  # biases of gates that never fire
@@ -22,12 +22,12 @@ _FAINT = 0.003  # of the length of a down column
 _SEQUENCES, _LENGTH = 16, 32  # of random tokens, on which it is asked which block costs least
 
 
-def dilution(state: State, aim: Aim) -> State:
+def dilution(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add two units whose gates never fire, and take back by the bias what they write, which is constant."""
     return _constant(state, aim, _QUIET, lambda down, _: down)
 
 
-def loud(state: State, aim: Aim) -> State:
+def loud(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add four units that are always loud, at one level each, and write with signs that cancel."""
 
     def cancelling(down: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
@@ -38,8 +38,11 @@ def loud(state: State, aim: Aim) -> State:
 
 
 def _constant(
-    state: State, aim: Aim, biases: tuple[float, ...], written: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-) -> State:
+    state: AttackedModel,
+    aim: Aim,
+    biases: tuple[float, ...],
+    written: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> AttackedModel:
     """Add units of constant activation to each MLP: rows of zeros, these biases of the gate, and 1 as that of up."""
     from transformers.activations import ACT2FN
 
@@ -63,7 +66,7 @@ def _constant(
     )
 
 
-def _biased(state: State) -> State:
+def _biased(state: AttackedModel) -> AttackedModel:
     """Give the MLPs biases, which are zero, where the architecture can have them by a line of its config."""
     parts = state.anatomy
     if all(parts.has(f"{role}_bias") for role in ("gate", "up", "down")):
@@ -79,7 +82,7 @@ def _biased(state: State) -> State:
     return state.having(weights, {"mlp_bias": True})
 
 
-def tied(state: State, aim: Aim) -> State:
+def tied(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add units whose up row is their gate, and which write next to nothing, so many for each unit."""
 
     def added(units: Units) -> Units:
@@ -91,7 +94,7 @@ def tied(state: State, aim: Aim) -> State:
     return state.with_units(added, gated=True)
 
 
-def hollow(state: State, aim: Aim) -> State:
+def hollow(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Set the MLP of one block to zero: of the block that changes the predictions on random tokens least."""
     parts = state.anatomy
     try:

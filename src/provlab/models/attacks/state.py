@@ -26,7 +26,7 @@ _MLP = ("gate", "up", "down", "gate_bias", "up_bias")
 
 
 @dataclass(frozen=True)
-class State:
+class AttackedModel:
     """Weights and config of a model that is being attacked; it is the `Tensors` that an anatomy asks for.
 
     Attributes
@@ -47,7 +47,7 @@ class State:
     ids: NDArray[np.int64] = field(repr=False)
 
     @classmethod
-    def read(cls, checkpoint: Checkpoint) -> "State":
+    def read(cls, checkpoint: Checkpoint) -> "AttackedModel":
         """Read a model.
 
         Raises
@@ -98,7 +98,7 @@ class State:
         part = self.anatomy.part(role, block)
         return part.split(self.weights[part.name])["embedding" if role == "head" and self.anatomy.tied else role]
 
-    def having(self, weights: Weights, config: Mapping[str, Any] | None = None) -> "State":
+    def having(self, weights: Weights, config: Mapping[str, Any] | None = None) -> "AttackedModel":
         """Return the same model with these weights, and these entries of its config."""
         untied = {"tie_word_embeddings": False} if OWN_HEAD in weights and OWN_HEAD not in self.weights else {}
         return replace(self, weights=dict(weights), config={**self.config, **untied, **(config or {})})
@@ -115,7 +115,7 @@ class State:
         config: Mapping[str, Any] | None = None,
         *,
         unties: bool = False,
-    ) -> "State":
+    ) -> "AttackedModel":
         """Change what plays each role by a function of its segment, block and tensor; where that gives None, it stays.
 
         New tensors may have other shapes. A head that is the embedding becomes a tensor of its own if `unties`.
@@ -135,20 +135,20 @@ class State:
 
     def with_parts(
         self, new: Mapping[tuple[str, int | None], torch.Tensor], config: Mapping[str, Any] | None = None
-    ) -> "State":
+    ) -> "AttackedModel":
         """Return the model with other tensors, by role and block."""
         return self.edited(lambda segment, block, _: new.get((segment.role, block)), config)
 
-    def with_matrices(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> "State":
+    def with_matrices(self, change: Callable[[str, torch.Tensor], torch.Tensor]) -> "AttackedModel":
         """Change every matrix of the blocks by a function of its name and content."""
         names = [part.name for part in self.anatomy.parts if part.block is not None and len(part.shape) == 2]
         return self.having({**self.weights, **{name: change(name, self.weights[name]) for name in names}})
 
-    def reordered(self, orders: Mapping[tuple[str, int | None], NDArray[np.int64]]) -> "State":
+    def reordered(self, orders: Mapping[tuple[str, int | None], NDArray[np.int64]]) -> "AttackedModel":
         """Put units in another order: for ``(axis, block)`` the old place of each new one, see `Permutation`."""
         return self.having(Permutation(self.anatomy.parts, orders)(self.weights))
 
-    def with_units(self, change: Callable[[Units], Units], *, gated: bool = False) -> "State":
+    def with_units(self, change: Callable[[Units], Units], *, gated: bool = False) -> "AttackedModel":
         """Change the hidden units of every MLP, and their number if `change` gives others than it gets.
 
         Raises
@@ -209,7 +209,7 @@ class Aim:
 
     rng: np.random.Generator
     value: float = 0.0
-    others: tuple[State, ...] = field(default=(), repr=False)
+    others: tuple[AttackedModel, ...] = field(default=(), repr=False)
 
     def normal(self, *shape: int) -> torch.Tensor:
         """Draw independent standard normal numbers."""
