@@ -30,7 +30,7 @@ class Judgement:
     verdict : ClaimStatus
         What its function says of the records, in any profile.
     bars : mapping
-        What the function was arguments beside the records.
+        What the function takes beside the records.
     profile : str
         The profile of the run; the claim counts in those that its row names.
     """
@@ -46,10 +46,14 @@ class Judgement:
         return self.profile in self.claim["profiles"]
 
     @property
+    def holds(self) -> bool | str | None:
+        """Whether a sentence holds that says the claim, as `truth` gives it."""
+        return truth(self)
+
+    @property
     def refuted(self) -> bool | str | None:
         """Whether a sentence holds that says the contrary of the claim."""
-        holds = truth(self)
-        return not holds if isinstance(holds, bool) else holds
+        return not self.holds if isinstance(self.holds, bool) else self.holds
 
     @property
     def rule(self) -> str:
