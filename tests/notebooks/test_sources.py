@@ -244,6 +244,25 @@ def test_every_claim_is_judged_and_shown_where_it_is_measured(name):
     assert judged(load(name)) == rows
 
 
+@pytest.mark.parametrize("name", sorted(DECIDING))
+def test_a_summary_takes_its_truth_from_every_claim_of_its_page(name):
+    assert unsaid(load(name)) == []
+
+
+def unsaid(notebook):
+    """Claims that a page judges and on which no sentence of its summary rests."""
+    (summary,) = (cell.source for cell in notebook.cells if cell.cell_type == "code" and "run.summary(" in cell.source)
+    return [
+        claim for claim in judged(notebook) if not re.search(rf"\b{claim.lower()}\b", summary.split("run.summary(")[1])
+    ]
+
+
+def test_a_claim_that_no_sentence_rests_on_is_seen():
+    notebook = load("evasion")
+    replace("(i15, ", "(True, ")(notebook)
+    assert unsaid(notebook) == ["I15"]
+
+
 # The checks themselves ------------------------------------------------------------------------------------------------
 
 
