@@ -22,7 +22,7 @@ def cost() -> None:
     import spread_units as attacks
 
     from provlab import zoo
-    from provlab.models.activations import next_token_log_probs
+    from provlab.models.predictions import next_token_log_probs
     from provlab.statistics import get
     from provlab.statistics.base import Model, Options
     from provlab.statistics.text import encode

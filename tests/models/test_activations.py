@@ -8,9 +8,10 @@ from tiny_models import BLOCKS, MLP_WIDTH, TINY, VOCABULARY
 from torch.nn import functional as F
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
-from provlab.models import activations, anatomy
-from provlab.models.activations import mlp_activations, next_token_log_probs, random_tokens
+from provlab.models import anatomy, predictions
+from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.predictions import next_token_log_probs
 
 DENSE = sorted(label for label in TINY if label != "mixtral")
 TOKENS = random_tokens(VOCABULARY, 5, 7, seed=0)
@@ -140,7 +141,7 @@ def test_other_bad_input(tiny):
 
 
 def test_log_probs(tiny, monkeypatch):
-    monkeypatch.setattr(activations, "BATCH", 2)
+    monkeypatch.setattr(predictions, "BATCH", 2)
     checkpoint = Checkpoint.open(tiny("gemma2"))
     chunks = list(next_token_log_probs(checkpoint, TOKENS))
     assert [c.shape for c in chunks] == [(14, VOCABULARY), (14, VOCABULARY), (7, VOCABULARY)]

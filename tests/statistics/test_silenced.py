@@ -24,8 +24,9 @@ from silenced import (
 
 from provlab import api
 from provlab.models import canonical
-from provlab.models.activations import mlp_activations, next_token_log_probs
+from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.predictions import next_token_log_probs
 from provlab.statistics import get
 from provlab.statistics.base import Options
 from provlab.statistics.phi_match import TOO_FAINT, unless_silenced

@@ -1,4 +1,4 @@
-"""What flows through a model's MLPs, and what it predicts, on given tokens.
+"""What flows through a model's MLPs on given tokens.
 
 How much memory activations take is bounded, whatever the number of tokens. There are two ways to do that. One streams
 the products that are wanted, such as the Gram matrix of two models' units; but that must be asked pair of blocks by
@@ -8,8 +8,7 @@ pair of blocks, with both models running, and all blocks against all blocks of a
 kept goes into temporary files, batch by batch, where it is large.
 """
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from provlab.errors import InputError, InvalidWeightsError, MissingRoleError, one_line
-from provlab.models import anatomy as anatomy_module
+from provlab.errors import InputError, MissingRoleError
 from provlab.models.anatomy import Anatomy
 from provlab.models.canonical import SEEN, merged, shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.room import Room
+from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 KINDS = ("hidden", "gate", "up", "input", "output")
 UNITS = "units"  # what these are activations of: see `provlab.models.canonical`
 WRITTEN = "written"  # how much of the MLP's output each of them writes
-
-BATCH = 16  # sequences that run through a model at a time
 
 
 def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) -> NDArray[np.int64]:
@@ -121,7 +118,7 @@ def mlp_activations(
     OSError
         The disk has no room for the temporary files.
     """
-    anatomy = _anatomy(model)
+    anatomy = anatomy_of(model)
     chosen_blocks = sorted(set(range(anatomy.n_blocks) if blocks is None else blocks) & set(range(anatomy.n_blocks)))
     if not chosen_blocks:
         raise InputError(f"blocks must be some of 0 to {anatomy.n_blocks - 1}, not {blocks}")
@@ -132,9 +129,9 @@ def mlp_activations(
     places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in chosen_blocks}
     key = "gate" if anatomy.has("gate") else "up"
     by_units = [(b, _place(anatomy, "hidden", b)[0], _place(anatomy, key, b)) for b in chosen_blocks if UNITS in kinds]
-    ids = _checked_tokens(tokens, anatomy, batch_size)
+    ids = checked_tokens(tokens, anatomy, batch_size)
     kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
-    network = _network(model, device, dtype)
+    network = network_of(model, device, dtype)
     rows_of = {
         (kind, b): anatomy.width if kind in ("input", "output") else _hidden_units(anatomy, b) for kind, b in places
     }
@@ -148,8 +145,8 @@ def mlp_activations(
         if len(of_batch) < len(block):
             block = block[of_batch.to(block.device)]
         block = block.to("cpu", torch.float32)
-        if not _finite(block):
-            raise _not_finite(model, f"the {kind} activations of block {b}", network)
+        if not all_finite(block):
+            raise not_finite(model, f"the {kind} activations of block {b}", network)
         array: NDArray[np.float32] = block.numpy()
         return array
 
@@ -185,7 +182,7 @@ def mlp_activations(
             of_batch = torch.from_numpy(inside - first)
             if len(inside):
                 with suppress(_Enough):
-                    _run(network.base_model, batch, network)
+                    run(network.base_model, batch, network)
             first += batch.numel()
             column += len(inside)
     arrays = dict(zip(places, room.arrays(), strict=True))
@@ -251,86 +248,6 @@ class _Look:
     def output(self) -> float:
         """Length of what was written, its mean taken out."""
         return max(self.of_total - float(self.total @ self.total) / max(self.n, 1), 0.0) ** 0.5
-
-
-def next_token_log_probs(
-    model: "Checkpoint | PreTrainedModel",
-    tokens: NDArray[np.integer[Any]],
-    *,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> Iterator[NDArray[np.float32]]:
-    """Yield the model's log probabilities, ``(positions, vocabulary)`` float32 for each batch of sequences.
-
-    Raises
-    ------
-    MissingRoleError
-        The model has no head.
-    InvalidWeightsError
-        A logit is NaN or Inf.
-    """
-    anatomy = _anatomy(model)
-    anatomy.require_tokens()
-    if not anatomy.has("head"):
-        raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
-    ids = _checked_tokens(tokens, anatomy, BATCH)
-    yield from _log_probs(model, _network(model, device, dtype), ids)
-
-
-def _log_probs(
-    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", ids: torch.Tensor
-) -> Iterator[NDArray[np.float32]]:
-    for batch in ids.split(BATCH):
-        with torch.inference_mode():
-            logits = _run(network, batch, network).logits.to("cpu", torch.float32)
-            if not _finite(logits):
-                raise _not_finite(model, "the logits", network)
-            log_probs = torch.log_softmax(logits, dim=-1)
-        yield log_probs.reshape(-1, log_probs.shape[-1]).numpy()
-
-
-def rounded_log_probs(
-    model: "Checkpoint | PreTrainedModel",
-    tokens: NDArray[np.integer[Any]],
-    unit: float,
-    *,
-    device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
-) -> NDArray[np.float32]:
-    """Return log probabilities of a model that rounds more, ``(positions, vocabulary)`` float32.
-
-    The output of each module is off by a normal draw whose standard deviation is `unit` times the root mean square of
-    its numbers at that position, as if weights and sums were rounded to `unit`. A few sequences are enough.
-    """
-    network = _network(model, device, dtype)
-    generator = torch.Generator(network.device).manual_seed(0)
-
-    def shake(_: nn.Module, __: object, output: object) -> object:
-        if not (isinstance(output, torch.Tensor) and output.is_floating_point()):
-            return output
-        drawn = torch.randn(output.shape, generator=generator, device=output.device, dtype=torch.float32)
-        size = output.float().square().mean(dim=-1, keepdim=True).sqrt()
-        return (output.float() + unit * size * drawn).to(output.dtype)
-
-    with ExitStack() as hooks:
-        for module in network.modules():
-            if not any(True for _ in module.children()):
-                hooks.callback(module.register_forward_hook(shake).remove)
-        ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
-        return np.concatenate(list(_log_probs(model, network, ids)))
-
-
-def _finite(values: torch.Tensor) -> bool:
-    """Whether no number is NaN or Inf; their sum, which takes a tenth of the time, says so unless it overflows."""
-    return bool(torch.isfinite(values.sum())) or bool(torch.isfinite(values).all())
-
-
-def _not_finite(model: "Checkpoint | PreTrainedModel", what: str, network: "PreTrainedModel") -> InvalidWeightsError:
-    """Say whose numbers they are, and what may help: more precision, or other weights."""
-    name = model.source if isinstance(model, Checkpoint) else type(model).__name__
-    wide = network.dtype in (torch.float32, torch.float64)
-    way_out = "its weights hold NaN, Inf or numbers too large; copy it again" if wide else "try dtype float32"
-    return InvalidWeightsError(f"{name}: {what} hold NaN or Inf; {way_out}")
 
 
 def _hook(
@@ -445,21 +362,6 @@ def _units(anatomy: Anatomy, network: "PreTrainedModel", block: int, look: _Look
     return merged(gate, rows("up"), rows("down").T, look.squares**0.5, on_text=look.on_text, output=look.output)
 
 
-def _checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:
-    if batch_size < 1:
-        raise InputError(f"batch_size must be at least 1, not {batch_size}")
-    array = np.asarray(tokens)
-    if array.ndim != 2 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
-        raise InputError(
-            f"tokens must be a non-empty integer array (n_sequences, length), not {array.dtype} {array.shape}"
-        )
-    if array.min() < 0 or array.max() >= anatomy.vocab_size:
-        raise InputError(f"tokens must lie in 0 to {anatomy.vocab_size - 1}, not {array.min()} to {array.max()}")
-    if (longest := anatomy.longest) is not None and array.shape[1] > longest:
-        raise InputError(f"tokens must have at most {longest} in a sequence for this model, not {array.shape[1]}")
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
-
-
 def _checked_positions(positions: NDArray[np.int64], n_positions: int) -> NDArray[np.int64]:
     array = np.asarray(positions)
     if array.ndim != 1 or array.size == 0 or not np.issubdtype(array.dtype, np.integer):
@@ -467,61 +369,3 @@ def _checked_positions(positions: NDArray[np.int64], n_positions: int) -> NDArra
     if array.min() < 0 or array.max() >= n_positions or (np.diff(array) <= 0).any():
         raise InputError(f"positions must ascend without repetition from 0 up to {n_positions - 1}")
     return array.astype(np.int64)
-
-
-#: what torch says where a sequence has more tokens than a table has positions
-_TOO_LONG = re.compile(r"out of (range|bounds)|size of tensor|expanded size|must match|device-side assert")
-
-
-def _run(part: nn.Module, batch: torch.Tensor, network: "PreTrainedModel") -> Any:
-    """Run a model, or its base model, over full sequences.
-
-    Raises
-    ------
-    InputError
-        It reads no sequences of this length. Few configs say so truly, and not each table of positions has a role.
-    """
-    try:
-        return part(**_inputs(batch, network))
-    except (IndexError, RuntimeError) as error:
-        if not _TOO_LONG.search(text := one_line(error)):
-            raise
-        raise InputError(
-            f"{type(network).__name__} does not run on sequences of {batch.shape[1]} tokens ({text}); lower "
-            "sequence_length"
-        ) from error
-
-
-def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.Tensor]:
-    """Arguments of a forward pass over full sequences; some models warn when no mask says so."""
-    ids = batch.to(network.device)
-    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-    # some decoders make no input of their own from the encoder's
-    return inputs | ({"decoder_input_ids": ids} if network.config.is_encoder_decoder else {})
-
-
-def _network(model: "Checkpoint | PreTrainedModel", device: str, dtype: torch.dtype) -> "PreTrainedModel":
-    return model.load_model(dtype=dtype, device=device) if isinstance(model, Checkpoint) else model
-
-
-def _anatomy(model: "Checkpoint | PreTrainedModel") -> Anatomy:
-    return anatomy_module.of(model if isinstance(model, Checkpoint) else _Loaded(model))
-
-
-class _Loaded:
-    """A loaded model, seen as the anatomy sees a checkpoint."""
-
-    def __init__(self, model: "PreTrainedModel") -> None:
-        self.name = self.architecture = type(model).__name__
-        self.config: dict[str, Any] = model.config.to_dict()
-        self._state = model.state_dict()
-
-    @property
-    def tensor_names(self) -> tuple[str, ...]:
-        return tuple(self._state)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._state[name].shape)
-
-    def dtype(self, name: str) -> str:
-        return str(self._state[name].dtype).removeprefix("torch.")

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.files import cache_dir, digest
-from provlab.models.activations import next_token_log_probs, random_tokens
+from provlab.models.activations import random_tokens
 from provlab.models.attacks.catalogue import CATALOGUE, Step
 from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.precision import Float64
+from provlab.models.predictions import next_token_log_probs
 
 #: largest difference of two logits, in float64, that still counts as the same outputs
 EXACT = 1e-9

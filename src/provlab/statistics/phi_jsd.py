@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.models.activations import next_token_log_probs, rounded_log_probs
 from provlab.models.formats.dtypes import UNITS
+from provlab.models.predictions import next_token_log_probs, rounded_log_probs
 from provlab.models.room import keep
 from provlab.statistics.base import PASS, Array, Features, Model, Options, Statistic, numel, require_positions
 from provlab.statistics.results import BlockResult, Detail
