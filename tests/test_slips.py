@@ -1,6 +1,8 @@
 """Mistakes at the command line: each is refused before any work, in one line with the word that was meant."""
 
+import errno
 import importlib
+import os
 import re
 import shlex
 
@@ -149,3 +151,89 @@ def test_names_of_many_and_lines_of_several_are_taken_apart():
 
     values = [["zoo:null-{:02d}", "zoo:oak | zoo:oak-chat | /mine |"], "zoo:elm", "User: hello", 3]
     assert _zoo_models(values) == ["zoo:oak", "zoo:oak-chat", "zoo:elm"]
+
+
+@pytest.fixture
+def closed(inside, models, monkeypatch):
+    """A folder in which this user may not write, as in a clone that another user made; root may write anywhere."""
+    folder = inside / "closed"
+    folder.mkdir()
+    may = os.access
+    kept = os.path.realpath(folder)
+
+    def access(path, mode, **more):
+        return not (mode & os.W_OK and os.path.realpath(path).startswith(kept)) and may(path, mode, **more)
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+OUTPUTS = [
+    "compare A B -o report",
+    "compare A B --json out.json",
+    "diff A B --html out.html",
+    "tree A B --picture out.png",
+    "tree A B --results kept",
+    "study A B --results kept",
+    "disguise A new --with T1",
+    "shelf add A --shelf kept",
+]
+
+
+@pytest.mark.parametrize("line", OUTPUTS)
+def test_a_place_that_is_closed_to_this_user_is_refused_before_any_work(run, closed, models, monkeypatch, line):
+    for module in ("compare", "diff", "study", "tree"):
+        home = importlib.import_module(f"provlab.cli.{module}")
+        if hasattr(home, module):
+            monkeypatch.setattr(home, module, lambda *_, **__: pytest.fail("it began"))
+    words = [{"A": models["base"], "B": models["other"]}.get(word, word) for word in line.split()]
+    status, _, err = run(*words)
+    assert status == 2
+    assert f"this user may not write in {closed}; name a place of your own" in err
+    assert err.count("\n") == 1
+    assert not list(closed.iterdir())
+
+
+def test_a_study_in_a_closed_checkout_keeps_its_results_in_the_cache(run, closed, models, inside):
+    (closed / "notebooks").mkdir()
+    (closed / "pyproject.toml").touch()
+    assert run("study", models["base"], models["other"], "--statistic", "phi_u")[0] == 0
+    assert sorted(path.name for path in closed.iterdir()) == ["notebooks", "pyproject.toml"]
+    assert list((inside / ".cache" / "own").rglob("*.json"))
+
+
+def test_pages_in_a_closed_checkout_say_where_results_may_go(run, closed, monkeypatch, tmp_path):
+    (closed / "notebooks" / "profiles").mkdir(parents=True)
+    (closed / "pyproject.toml").touch()
+    write(closed / "notebooks" / "audit.ipynb", "1", parameters="seed: int = 0")
+    (closed / "notebooks" / "profiles" / "smoke.yml").write_text("profile: smoke\nexperiments: []\n")
+    lines = ("run audit", "reproduce notebooks/profiles/smoke.yml -o out")
+    for line in lines:
+        status, _, err = run(*line.split())
+        assert status == 2
+        assert f"may not write in {closed}; name a folder of your own for results by PROVLAB_RESULTS" in err
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "mine"))
+    assert "name a place of your own for executed notebooks by -o" in run(*lines[1].split())[2]
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "said"),
+    [
+        (errno.EACCES, "here/x", "this user may not open {}/here/x; change its permissions, or name another"),
+        (errno.EACCES, "closed/x", "this user may not write in {}/closed; name a folder of your own"),
+        (errno.EROFS, "closed/x", "this user may not write in {}/closed; name a folder of your own"),
+        (errno.ENOENT, "x", "{}/x does not exist"),
+        (errno.EISDIR, "here", "{}/here is a folder; name a file"),
+        (errno.EIO, "x", "{}/x cannot be used: Input/output error"),
+        (errno.EIO, None, "Input/output error"),
+    ],
+)
+def test_an_error_of_the_system_is_said_of_the_file_that_it_names(run, closed, inside, monkeypatch, number, path, said):
+    monkeypatch.chdir(inside)
+
+    def fails(_):
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr("provlab.cli.compare.common.check_models", fails)
+    assert run("compare", "a", "b")[2] == f"provlab: error: {said.format(inside)}\n"

@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 
-from provlab import plugins
+from provlab import plugins, provenance
 from provlab.cli import completion
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
-from provlab.files import cache_dir
+from provlab.files import cache_dir, closed_above
 
 #: command -> what it does, in the order in which the help names them
 COMMANDS = {
@@ -183,13 +183,38 @@ def _failed(error: Exception, parsed: argparse.Namespace | None = None) -> int:
     elif full := _full_disks(error, parsed):
         print(f"provlab: error: no room is left on the disk of {full[0]}; free some and go on", file=sys.stderr)
     elif isinstance(error, OSError):
-        print(f"provlab: error: {error}", file=sys.stderr)
+        print(f"provlab: error: {_of_the_system(error)}", file=sys.stderr)
     else:
         print(
             f"provlab: internal error: {type(error).__name__}: {one_line(error)} (PROVLAB_DEBUG=1 shows where)",
             file=sys.stderr,
         )
     return 2
+
+
+#: number of a system's error -> how a sentence about the file ends that it names
+_SYSTEM = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "does not exist"),
+    errno.EEXIST: "exists; name a new one",
+    errno.EISDIR: "is a folder; name a file",
+    errno.ENAMETOOLONG: "is a longer name than the disk takes; name a shorter one",
+    errno.ELOOP: "is a link that leads to itself; name the file",
+}
+
+
+def _of_the_system(error: OSError) -> str:
+    """Say of a system's error what it means for the file that it names, with the way out."""
+    if error.filename is None or isinstance(error.filename, int):
+        return one_line(error.strerror or error)
+    path = Path(os.path.abspath(os.fsdecode(error.filename)))
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{path} {_SYSTEM.get(error.errno or 0, f'cannot be used: {one_line(error.strerror or error)}')}"
+    closed = closed_above(path)
+    if closed is None or (error.errno != errno.EROFS and (closed == path or not os.access(closed, os.X_OK))):
+        return f"this user may not open {path}; change its permissions, or name another"
+    kept = {cache_dir(): "PROVLAB_CACHE", provenance.results_root(): "PROVLAB_RESULTS"}
+    by = next((f" by {name}" for root, name in kept.items() if path.is_relative_to(os.path.abspath(root))), "")
+    return f"this user may not write in {closed}; name a folder of your own{by}"
 
 
 def _full_disks(error: Exception, parsed: argparse.Namespace | None) -> list[Path]:

@@ -15,7 +15,7 @@ from provlab import statistics as registry
 from provlab.cli import completion
 from provlab.cli.completion import completed
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
-from provlab.files import atomic_file, cache_dir
+from provlab.files import atomic_file, cache_dir, closed_above
 from provlab.models.part import NAMES as PARTS
 from provlab.models.part import split
 from provlab.models.sources import unknown
@@ -182,6 +182,10 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     def new_folder(name: str) -> Path:
         if Path(name).exists():
             raise argparse.ArgumentTypeError(f"{name} exists; give a new folder")
+        try:
+            check_open(Path(name))
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
         return Path(name)
 
     if "verify" not in plugins.named(plugins.COMMANDS):
@@ -198,12 +202,23 @@ def report(folder: Path | None, question: str, settings: dict[str, Any], result:
 
 
 def store_root(named: str | None) -> Path:
-    """Folder of finished units of work: as named, else below a project's results, else in the cache."""
-    root = provenance.project_root()
+    """Folder of finished units of work: as named, else below a project's results, else in the cache.
+
+    Raises
+    ------
+    InputError
+        If this user may not write in the folder that was named.
+    """
     if named:
+        check_open(Path(named))
         return Path(named)
-    inside = "PROVLAB_RESULTS" in os.environ or (root / "notebooks").is_dir()
-    return (provenance.results_root() if inside else cache_dir()) / "own"
+    results = provenance.results_root()
+    if "PROVLAB_RESULTS" in os.environ:
+        check_open(results)
+        return results / "own"
+    # a checkout in which this user may not write is read as any other folder is
+    inside = (provenance.project_root() / "notebooks").is_dir() and not closed_above(results / "own")
+    return (results if inside else cache_dir()) / "own"
 
 
 def seconds_between_bars() -> float:
@@ -305,6 +320,18 @@ def _has(scheme: str, name: str) -> bool:
         return False
 
 
+def check_open(path: Path, elsewhere: str = "name a place of your own") -> None:
+    """Refuse a place in which this user may not write, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If it is closed; `elsewhere` is what the message ends with.
+    """
+    if closed := closed_above(path):
+        raise InputError(f"this user may not write in {closed}; {elsewhere}")
+
+
 def check_json(target: str | None, flag: str = "--json") -> None:
     """Refuse a file that cannot be written, before any work is done for it.
 
@@ -320,6 +347,7 @@ def check_json(target: str | None, flag: str = "--json") -> None:
         raise InputError(f"{flag}: {path.parent} is no folder, so {path.name} cannot be written there; make it first")
     if path.is_dir():
         raise InputError(f"{flag}: {path} is a folder; give a file name, or - for standard output")
+    check_open(path)
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from provlab import plugins, provenance
 from provlab.cli import arguments as common
 from provlab.cli.completion import completed, models
 from provlab.errors import ParameterError
-from provlab_study.commands import check_checkout
+from provlab_study.commands import check_checkout, check_results
 
 
 def add(parser: common.Parser) -> None:
@@ -83,6 +83,7 @@ def _run(arguments: argparse.Namespace) -> int:
     default = provenance.results_root() / checked_profile(str(parameters.get("profile", "own"))) / path.name
     common.check_models(_zoo_models(parameters.values()))
     output = Path(arguments.output) if arguments.output else default
+    check_results(output)
     runner.run(path, parameters, output, progress=sys.stderr.isatty())
     print(output)
     return 0
