@@ -464,9 +464,13 @@ def test_zoo_list_and_build(run, monkeypatch, tmp_path):
     status, out, err = run("zoo", "list", "--edition", "smoke")
     assert (status, err) == (0, "")
     number = len(zoo.families("smoke"))
-    assert len(out.splitlines()) == 2 + 1 + number  # the answer and an empty line, then the table
-    assert "zoo:oak@smoke " in out
+    assert len(out.splitlines()) <= 22  # one screen: a line a group
     assert out.startswith(f"0 of {number} models of the edition smoke are built.\n")
+    assert re.search(r"^tree +21 +0  oak, oak-chat", out, re.MULTILINE)
+    _, out, _ = run("zoo", "list", "tree", "--edition", "smoke")
+    assert len(out.splitlines()) == 2 + 1 + 21  # the answer and an empty line, then the table
+    assert "zoo:oak@smoke " in out
+    assert len(run("zoo", "list", "*", "--edition", "smoke")[1].splitlines()) == 2 + 1 + number
     assert run("zoo", "build", "oak", "elm", "--jobs", "1")[1] == f"oak: {tmp_path}/oak\nelm: {tmp_path}/elm\n"
 
 
