@@ -28,7 +28,7 @@ SLIPS = {
     "verify none": "none is no folder here; give one that --report",
     "compare zoo:oak zoo:elm --device gpu": "no device 'gpu'; did you mean cuda",
     "compare zoo:oak zoo:elm --fail-on rejectd": "no outcome 'rejectd'; did you mean rejected",
-    "compare zoo:oak zoo:elm --statistic": "--statistic: expected one argument",
+    "compare zoo:oak zoo:elm --statistic": "--statistic needs a value",
     "compare oak elm": "oak is no folder here; did you mean zoo:oak",
     "compare gpt2 zoo:oak": "gpt2 is no folder here; did you mean openai-community/gpt2",
     "compare bert-base-uncased zoo:oak": "did you mean google-bert/bert-base-uncased",
@@ -56,6 +56,20 @@ SLIPS = {
     "disguise zoo:oakk new": "no zoo model 'oakk'",
     "zoo list oka": "no zoo model is called oka; did you mean oak",
     "zoo lst": "invalid choice: 'lst' .*did you mean list",
+    "compare zoo:oak": r"compare: error: b is missing; give provlab compare \[options\] a b \(see",
+    "compare": "a, b are missing; give provlab compare",
+    "compare zoo:oak zoo:elm zoo:yew": "unrecognized arguments: zoo:yew; two models .*, provlab study A B C",
+    "study --memroy 8GB": "unrecognized arguments: --memroy; did you mean --memory",
+    "--verison": "unrecognized arguments: --verison; did you mean --version",
+    "compare zoo:oak zoo:elm --seed x": "--seed is a whole number, not 'x'",
+    "diff zoo:oak zoo:elm --fail-above none": "--fail-above is a number, not 'none'",
+    "compare zoo:oak zoo:elm --json": r"error: --json needs a value \(see",
+    "study zoo:oak zoo:elm --memory -3GB": "--memory needs a value; one .* dash is written --memory=-3GB",
+    "compare zoo:oak zoo:elm --permutations 0": "error: --permutations must be a whole number of at least 1, not 0",
+    "diff zoo:oak zoo:elm --sequences 0": "error: --sequences must be a whole number of at least 40, not 0",
+    "tree zoo:oak zoo:elm --outgroup elm": r"the outgroup elm is not among the models; did you mean zoo:elm\?",
+    "disguise zoo:oak new --with T1,T2": r"no attack 'T1,T2'; several are joined by \+: T1\+T2",
+    "verify here": "here holds no statement.json, so it is no report; give one that --report wrote",
     "run tree": "the study's notebooks are not in .* nor above it; clone provlab's repository, run make env there",
     "run --list": "the study's notebooks are not in",
     "claims": "the study's notebooks are not in",
@@ -116,6 +130,10 @@ def test_help_of_a_command_says_what_it_answers_with_an_example(run):
         assert ANSWERS[name][0] in words
         assert "example: " + ANSWERS[name][1] * (name != "run") in words, name
     assert "provlab help COMMAND" in " ".join(run("help")[1].split())
+
+
+def test_help_of_a_command_is_found_either_way_round(run):
+    assert run("--help", "compare") == run("-h", "compare") == run("compare", "--help") == run("help", "compare")
 
 
 def test_a_study_leaves_the_folder_as_it_was(run, inside, models):

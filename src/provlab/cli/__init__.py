@@ -91,6 +91,10 @@ ANSWERS = {
     ),
 }
 
+#: command that takes two models -> what is said where more are given
+_TOO_MANY = dict.fromkeys(
+    ("compare", "diff"), "; two models are taken here, provlab study A B C tests all pairs of many"
+)
 #: the commands of the core; the others come by entry points, those of this package too
 _CORE = ("compare", "study")
 _HERE = "provlab.cli"
@@ -116,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
     line = completion.words_so_far()
     words = line if line is not None else sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["help"]:
+    if words[:1] and words[0] in ("help", "-h", "--help"):
         words = [*words[1:2], "--help"]
     homes, chosen = _homes(), parser
     for name, home in homes.items():
@@ -137,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
-        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+        more = "" if unknown[0].startswith("-") else _TOO_MANY.get(words[0], "")
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
     _quiet()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command
@@ -149,7 +154,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _stopped(parsed)
         if os.environ.get("PROVLAB_DEBUG") and not isinstance(error, ProvlabError | OSError):
             raise
-        return _failed(error, parsed)
+        return _failed(_by_flag(error, chosen), parsed)
+
+
+def _by_flag(error: Exception, parser: argparse.ArgumentParser) -> Exception:
+    """Name an option as it is written, where an error of the library begins with its name in Python."""
+    name, _, rest = str(error).partition(" ")
+    flags = {action.dest: max(action.option_strings, key=len) for action in parser._actions if action.option_strings}
+    if isinstance(error, InputError) and flags.get(name, "--" + name) != "--" + name and rest.startswith("must "):
+        return InputError(f"{flags[name]} {rest}")
+    return error
 
 
 def _homes() -> dict[str, str]:

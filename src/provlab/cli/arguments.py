@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -40,6 +40,9 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
 
 
 _WRONG = re.compile(r"unrecognized arguments: (?:[^-]\S* )*(--?\S+)|invalid choice: '([^']*)'")  # as argparse says it
+_MISSING = re.compile(r"the following arguments are required: (.*)")
+_NO_NUMBER = re.compile(r"argument (\S+): invalid (int|float) value: (.*)")
+_NO_VALUE = re.compile(r"argument (\S+): expected (?:one|at least one) argument")
 _CHOICE = re.compile(r"[\w.-]+")
 
 
@@ -87,14 +90,40 @@ class Parser(argparse.ArgumentParser):
         """Put an example that runs below the question which the command answers."""
         self.description = f"{self.description}\n\nexample: {line}"
 
+    words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Keep the words, for what is said of a wrong one."""
+        self.words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print one line, with the word that was meant, and leave with 2."""
+        message = self._in_words(message)
         word = _WRONG.search(message)
         if word and word[1] is not None:
             message += nearest(word[1].partition("=")[0], self._option_string_actions)
         elif word:
             message += nearest(word[2], _CHOICE.findall(message.partition("(choose from")[2]))
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def _in_words(self, message: str) -> str:
+        """What argparse says of its own types and names, as a sentence about the command line."""
+        options = [word.partition("=")[0] for word in self.words if word.startswith("--") and word != "--"]
+        strange = [word for word in options if not any(flag.startswith(word) for flag in self._option_string_actions)]
+        if missing := _MISSING.match(message):
+            if strange:
+                return f"unrecognized arguments: {strange[0]}"
+            usage = " ".join(self.format_usage().split()[1:])
+            return f"{missing[1]} {'are' if ',' in missing[1] else 'is'} missing; give {usage}"
+        if bad := _NO_NUMBER.match(message):
+            return f"{bad[1]} is a {'whole number' if bad[2] == 'int' else 'number'}, not {bad[3]}"
+        if bare := _NO_VALUE.match(message):
+            flag = bare[1].rpartition("/")[2]
+            after = self.words[1 + self.words.index(flag) :] if flag in self.words else []
+            dash = f"; one that begins with a dash is written {flag}={after[0]}" if after else ""
+            return f"{flag} needs a value{dash}"
+        return message
 
 
 def _known() -> str:
