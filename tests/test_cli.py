@@ -101,13 +101,13 @@ def compare(bad=None, *more):
 # what is given, and what is said: the thing first, and the way out behind it
 BAD = {
     # the command line
-    "no command": (lambda g: [], "arguments are required: command .*--help"),
+    "no command": (lambda g: [], "command is missing; give provlab .*--help"),
     "unknown command": (lambda g: ["comprae"], "invalid choice: 'comprae' .*choose from .*compare"),
-    "one model only": (lambda g: ["compare", g.a], "arguments are required: b .*--help"),
+    "one model only": (lambda g: ["compare", g.a], "b is missing; give provlab compare .*--help"),
     "unknown option": (compare(None, "--block", "1", "--fast"), "unrecognized arguments: --fast.*--help"),
     "blocks backwards": (compare(None, "--blocks", "2-1"), "--blocks is a list such as 0,1,4-7, not '2-1'"),
     "blocks without end": (compare(None, "--blocks", "0-4000000000"), "no model has a block 4000000000; .* from 0"),
-    "seed that is text": (compare(None, "--seed", "one"), "--seed: invalid int value: 'one'"),
+    "seed that is text": (compare(None, "--seed", "one"), "--seed is a whole number, not 'one'"),
     "JSON into a missing folder": (
         lambda g: ["compare", g.a, g.b, *PHI_U, "--json", g.tmp / "no" / "x.json"],
         "--json: .*/no is no folder, so x.json cannot be written there; make it first",
@@ -464,9 +464,13 @@ def test_zoo_list_and_build(run, monkeypatch, tmp_path):
     status, out, err = run("zoo", "list", "--edition", "smoke")
     assert (status, err) == (0, "")
     number = len(zoo.families("smoke"))
-    assert len(out.splitlines()) == 2 + 1 + number  # the answer and an empty line, then the table
-    assert "zoo:oak@smoke " in out
+    assert len(out.splitlines()) <= 22  # one screen: a line a group
     assert out.startswith(f"0 of {number} models of the edition smoke are built.\n")
+    assert re.search(r"^tree +21 +0  oak, oak-chat", out, re.MULTILINE)
+    _, out, _ = run("zoo", "list", "tree", "--edition", "smoke")
+    assert len(out.splitlines()) == 2 + 1 + 21  # the answer and an empty line, then the table
+    assert "zoo:oak@smoke " in out
+    assert len(run("zoo", "list", "*", "--edition", "smoke")[1].splitlines()) == 2 + 1 + number
     assert run("zoo", "build", "oak", "elm", "--jobs", "1")[1] == f"oak: {tmp_path}/oak\nelm: {tmp_path}/elm\n"
 
 

@@ -1,6 +1,8 @@
 """Mistakes at the command line: each is refused before any work, in one line with the word that was meant."""
 
+import errno
 import importlib
+import os
 import re
 import shlex
 
@@ -26,7 +28,7 @@ SLIPS = {
     "verify none": "none is no folder here; give one that --report",
     "compare zoo:oak zoo:elm --device gpu": "no device 'gpu'; did you mean cuda",
     "compare zoo:oak zoo:elm --fail-on rejectd": "no outcome 'rejectd'; did you mean rejected",
-    "compare zoo:oak zoo:elm --statistic": "--statistic: expected one argument",
+    "compare zoo:oak zoo:elm --statistic": "--statistic needs a value",
     "compare oak elm": "oak is no folder here; did you mean zoo:oak",
     "compare gpt2 zoo:oak": "gpt2 is no folder here; did you mean openai-community/gpt2",
     "compare bert-base-uncased zoo:oak": "did you mean google-bert/bert-base-uncased",
@@ -54,6 +56,20 @@ SLIPS = {
     "disguise zoo:oakk new": "no zoo model 'oakk'",
     "zoo list oka": "no zoo model is called oka; did you mean oak",
     "zoo lst": "invalid choice: 'lst' .*did you mean list",
+    "compare zoo:oak": r"compare: error: b is missing; give provlab compare \[options\] a b \(see",
+    "compare": "a, b are missing; give provlab compare",
+    "compare zoo:oak zoo:elm zoo:yew": "unrecognized arguments: zoo:yew; two models .*, provlab study A B C",
+    "study --memroy 8GB": "unrecognized arguments: --memroy; did you mean --memory",
+    "--verison": "unrecognized arguments: --verison; did you mean --version",
+    "compare zoo:oak zoo:elm --seed x": "--seed is a whole number, not 'x'",
+    "diff zoo:oak zoo:elm --fail-above none": "--fail-above is a number, not 'none'",
+    "compare zoo:oak zoo:elm --json": r"error: --json needs a value \(see",
+    "study zoo:oak zoo:elm --memory -3GB": "--memory needs a value; one .* dash is written --memory=-3GB",
+    "compare zoo:oak zoo:elm --permutations 0": "error: --permutations must be a whole number of at least 1, not 0",
+    "diff zoo:oak zoo:elm --sequences 0": "error: --sequences must be a whole number of at least 40, not 0",
+    "tree zoo:oak zoo:elm --outgroup elm": r"the outgroup elm is not among the models; did you mean zoo:elm\?",
+    "disguise zoo:oak new --with T1,T2": r"no attack 'T1,T2'; several are joined by \+: T1\+T2",
+    "verify here": "here holds no statement.json, so it is no report; give one that --report wrote",
     "run tree": "the study's notebooks are not in .* nor above it; clone provlab's repository, run make env there",
     "run --list": "the study's notebooks are not in",
     "claims": "the study's notebooks are not in",
@@ -116,6 +132,10 @@ def test_help_of_a_command_says_what_it_answers_with_an_example(run):
     assert "provlab help COMMAND" in " ".join(run("help")[1].split())
 
 
+def test_help_of_a_command_is_found_either_way_round(run):
+    assert run("--help", "compare") == run("-h", "compare") == run("compare", "--help") == run("help", "compare")
+
+
 def test_a_study_leaves_the_folder_as_it_was(run, inside, models):
     assert run("study", models["base"], models["other"], "--statistic", "phi_u")[0] == 0
     assert [path.name for path in inside.iterdir() if path.name != ".cache"] == ["here"]
@@ -149,3 +169,89 @@ def test_names_of_many_and_lines_of_several_are_taken_apart():
 
     values = [["zoo:null-{:02d}", "zoo:oak | zoo:oak-chat | /mine |"], "zoo:elm", "User: hello", 3]
     assert _zoo_models(values) == ["zoo:oak", "zoo:oak-chat", "zoo:elm"]
+
+
+@pytest.fixture
+def closed(inside, models, monkeypatch):
+    """A folder in which this user may not write, as in a clone that another user made; root may write anywhere."""
+    folder = inside / "closed"
+    folder.mkdir()
+    may = os.access
+    kept = os.path.realpath(folder)
+
+    def access(path, mode, **more):
+        return not (mode & os.W_OK and os.path.realpath(path).startswith(kept)) and may(path, mode, **more)
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+OUTPUTS = [
+    "compare A B -o report",
+    "compare A B --json out.json",
+    "diff A B --html out.html",
+    "tree A B --picture out.png",
+    "tree A B --results kept",
+    "study A B --results kept",
+    "disguise A new --with T1",
+    "shelf add A --shelf kept",
+]
+
+
+@pytest.mark.parametrize("line", OUTPUTS)
+def test_a_place_that_is_closed_to_this_user_is_refused_before_any_work(run, closed, models, monkeypatch, line):
+    for module in ("compare", "diff", "study", "tree"):
+        home = importlib.import_module(f"provlab.cli.{module}")
+        if hasattr(home, module):
+            monkeypatch.setattr(home, module, lambda *_, **__: pytest.fail("it began"))
+    words = [{"A": models["base"], "B": models["other"]}.get(word, word) for word in line.split()]
+    status, _, err = run(*words)
+    assert status == 2
+    assert f"this user may not write in {closed}; name a place of your own" in err
+    assert err.count("\n") == 1
+    assert not list(closed.iterdir())
+
+
+def test_a_study_in_a_closed_checkout_keeps_its_results_in_the_cache(run, closed, models, inside):
+    (closed / "notebooks").mkdir()
+    (closed / "pyproject.toml").touch()
+    assert run("study", models["base"], models["other"], "--statistic", "phi_u")[0] == 0
+    assert sorted(path.name for path in closed.iterdir()) == ["notebooks", "pyproject.toml"]
+    assert list((inside / ".cache" / "own").rglob("*.json"))
+
+
+def test_pages_in_a_closed_checkout_say_where_results_may_go(run, closed, monkeypatch, tmp_path):
+    (closed / "notebooks" / "profiles").mkdir(parents=True)
+    (closed / "pyproject.toml").touch()
+    write(closed / "notebooks" / "audit.ipynb", "1", parameters="seed: int = 0")
+    (closed / "notebooks" / "profiles" / "smoke.yml").write_text("profile: smoke\nexperiments: []\n")
+    lines = ("run audit", "reproduce notebooks/profiles/smoke.yml -o out")
+    for line in lines:
+        status, _, err = run(*line.split())
+        assert status == 2
+        assert f"may not write in {closed}; name a folder of your own for results by PROVLAB_RESULTS" in err
+    monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "mine"))
+    assert "name a place of your own for executed notebooks by -o" in run(*lines[1].split())[2]
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "said"),
+    [
+        (errno.EACCES, "here/x", "this user may not open {}/here/x; change its permissions, or name another"),
+        (errno.EACCES, "closed/x", "this user may not write in {}/closed; name a folder of your own"),
+        (errno.EROFS, "closed/x", "this user may not write in {}/closed; name a folder of your own"),
+        (errno.ENOENT, "x", "{}/x does not exist"),
+        (errno.EISDIR, "here", "{}/here is a folder; name a file"),
+        (errno.EIO, "x", "{}/x cannot be used: Input/output error"),
+        (errno.EIO, None, "Input/output error"),
+    ],
+)
+def test_an_error_of_the_system_is_said_of_the_file_that_it_names(run, closed, inside, monkeypatch, number, path, said):
+    monkeypatch.chdir(inside)
+
+    def fails(_):
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr("provlab.cli.compare.common.check_models", fails)
+    assert run("compare", "a", "b")[2] == f"provlab: error: {said.format(inside)}\n"

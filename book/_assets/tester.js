@@ -618,6 +618,14 @@
     value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
   // An element with its attributes and children, all as text: a name from a file is never read as HTML.
+  // What was asked for at once, awaited one by one: of two faults the first model's is said, whichever came sooner.
+  async function inOrder(asked) {
+    for (const answer of asked) answer.catch(() => {});
+    const answers = [];
+    for (const answer of asked) answers.push(await answer);
+    return answers;
+  }
+
   function make(tag, attributes = {}, ...children) {
     const svg = ["svg", "path", "text"].includes(tag);
     const element = svg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
@@ -683,7 +691,8 @@
       const current = () => ["a", "b"].every((name, at) => this.sides[name].turn === turns[at]);
       try {
         this.verdict.textContent = `Asking ${new URL(this.endpoint).host} for one block of each model…`;
-        const loaded = await Promise.all([a, b].map(async (model) => this.load(await of.block(model, number), model)));
+        const blocks = await inOrder([a, b].map((model) => of.block(model, number)));
+        const loaded = await inOrder([a, b].map((model, at) => this.load(blocks[at], model)));
         if (!current()) return;
         ["a", "b"].forEach((name, at) => {
           const side = this.sides[name];

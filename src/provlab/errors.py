@@ -4,9 +4,11 @@ A message is one line that names the thing refused and the way out. The command 
 exits with 2; a study turns it into a record with its reason and goes on with the other pairs.
 """
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")  # how Python begins the words of a system's error
 _WORD = 30  # letters of a word that is not broken
 
 
@@ -23,7 +25,7 @@ def one_line(error: object, longest: int = 240) -> str:
     Words stay whole where there are any. Texts of files reach a terminal: a character that it would obey and not print
     becomes ``?``.
     """
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(_ERRNO.sub("", str(error)).split()) or type(error).__name__
     text = "".join(letter if letter.isprintable() else "?" for letter in text)
     if len(text) <= longest:
         return text

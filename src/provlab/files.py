@@ -33,6 +33,16 @@ def cache_dir() -> Path:
         ) from None
 
 
+def closed_above(path: Path) -> Path | None:
+    """Folder that keeps this user from writing at a path: the nearest one that there is, None where it is open."""
+    above = Path(os.path.abspath(path.expanduser()))
+    while not os.path.lexists(above) and above != above.parent:
+        above = above.parent
+    if above.is_file():
+        above = above.parent
+    return None if os.access(above, os.W_OK | os.X_OK) else above
+
+
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; on success it takes its place, on error it vanishes."""

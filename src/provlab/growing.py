@@ -11,7 +11,7 @@ from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import InputError, NotComparableError, nearest
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
 from provlab.forest.result import Family, Forest, bridge
@@ -47,7 +47,8 @@ def tree(
     options = Options(**settings)  # type: ignore[arg-type]
     models = expand(models)
     if outgroup is not None and outgroup not in models:
-        raise InputError(f"the outgroup {outgroup} is not among the models; name it there too")
+        hint = nearest(outgroup, models) or "; name it there too"
+        raise InputError(f"the outgroup {outgroup} is not among the models{hint}")
     check_sources(models)
     budget_for(memory)  # refuses what is no size
     registry.checked_names([statistic])

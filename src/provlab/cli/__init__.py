@@ -18,11 +18,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module, metadata
 from pathlib import Path
 
-from provlab import plugins
+from provlab import plugins, provenance
 from provlab.cli import completion
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
-from provlab.files import cache_dir
+from provlab.files import cache_dir, closed_above
 
 #: command -> what it does, in the order in which the help names them
 COMMANDS = {
@@ -91,6 +91,10 @@ ANSWERS = {
     ),
 }
 
+#: command that takes two models -> what is said where more are given
+_TOO_MANY = dict.fromkeys(
+    ("compare", "diff"), "; two models are taken here, provlab study A B C tests all pairs of many"
+)
 #: the commands of the core; the others come by entry points, those of this package too
 _CORE = ("compare", "study")
 _HERE = "provlab.cli"
@@ -116,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="command", parser_class=Parser)
     line = completion.words_so_far()
     words = line if line is not None else sys.argv[1:] if arguments is None else list(arguments)
-    if words[:1] == ["help"]:
+    if words[:1] and words[0] in ("help", "-h", "--help"):
         words = [*words[1:2], "--help"]
     homes, chosen = _homes(), parser
     for name, home in homes.items():
@@ -137,7 +141,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(InputError(f"{name} is a command of {_ELSEWHERE[name]}"))
     parsed, unknown = parser.parse_known_args(words)
     if unknown:
-        chosen.error(f"unrecognized arguments: {' '.join(unknown)}")
+        more = "" if unknown[0].startswith("-") else _TOO_MANY.get(words[0], "")
+        chosen.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
     _quiet()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command
@@ -149,7 +154,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _stopped(parsed)
         if os.environ.get("PROVLAB_DEBUG") and not isinstance(error, ProvlabError | OSError):
             raise
-        return _failed(error, parsed)
+        return _failed(_by_flag(error, chosen), parsed)
+
+
+def _by_flag(error: Exception, parser: argparse.ArgumentParser) -> Exception:
+    """Name an option as it is written, where an error of the library begins with its name in Python."""
+    name, _, rest = str(error).partition(" ")
+    flags = {action.dest: max(action.option_strings, key=len) for action in parser._actions if action.option_strings}
+    if isinstance(error, InputError) and flags.get(name, "--" + name) != "--" + name and rest.startswith("must "):
+        return InputError(f"{flags[name]} {rest}")
+    return error
 
 
 def _homes() -> dict[str, str]:
@@ -183,13 +197,38 @@ def _failed(error: Exception, parsed: argparse.Namespace | None = None) -> int:
     elif full := _full_disks(error, parsed):
         print(f"provlab: error: no room is left on the disk of {full[0]}; free some and go on", file=sys.stderr)
     elif isinstance(error, OSError):
-        print(f"provlab: error: {error}", file=sys.stderr)
+        print(f"provlab: error: {_of_the_system(error)}", file=sys.stderr)
     else:
         print(
             f"provlab: internal error: {type(error).__name__}: {one_line(error)} (PROVLAB_DEBUG=1 shows where)",
             file=sys.stderr,
         )
     return 2
+
+
+#: number of a system's error -> how a sentence about the file ends that it names
+_SYSTEM = {
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR), "does not exist"),
+    errno.EEXIST: "exists; name a new one",
+    errno.EISDIR: "is a folder; name a file",
+    errno.ENAMETOOLONG: "is a longer name than the disk takes; name a shorter one",
+    errno.ELOOP: "is a link that leads to itself; name the file",
+}
+
+
+def _of_the_system(error: OSError) -> str:
+    """Say of a system's error what it means for the file that it names, with the way out."""
+    if error.filename is None or isinstance(error.filename, int):
+        return one_line(error.strerror or error)
+    path = Path(os.path.abspath(os.fsdecode(error.filename)))
+    if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{path} {_SYSTEM.get(error.errno or 0, f'cannot be used: {one_line(error.strerror or error)}')}"
+    closed = closed_above(path)
+    if closed is None or (error.errno != errno.EROFS and (closed == path or not os.access(closed, os.X_OK))):
+        return f"this user may not open {path}; change its permissions, or name another"
+    kept = {cache_dir(): "PROVLAB_CACHE", provenance.results_root(): "PROVLAB_RESULTS"}
+    by = next((f" by {name}" for root, name in kept.items() if path.is_relative_to(os.path.abspath(root))), "")
+    return f"this user may not write in {closed}; name a folder of your own{by}"
 
 
 def _full_disks(error: Exception, parsed: argparse.Namespace | None) -> list[Path]:

@@ -5,7 +5,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,7 +15,7 @@ from provlab import statistics as registry
 from provlab.cli import completion
 from provlab.cli.completion import completed
 from provlab.errors import CheckpointError, InputError, ProvlabError, nearest
-from provlab.files import atomic_file, cache_dir
+from provlab.files import atomic_file, cache_dir, closed_above
 from provlab.models.part import NAMES as PARTS
 from provlab.models.part import split
 from provlab.models.sources import unknown
@@ -40,6 +40,9 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
 
 
 _WRONG = re.compile(r"unrecognized arguments: (?:[^-]\S* )*(--?\S+)|invalid choice: '([^']*)'")  # as argparse says it
+_MISSING = re.compile(r"the following arguments are required: (.*)")
+_NO_NUMBER = re.compile(r"argument (\S+): invalid (int|float) value: (.*)")
+_NO_VALUE = re.compile(r"argument (\S+): expected (?:one|at least one) argument")
 _CHOICE = re.compile(r"[\w.-]+")
 
 
@@ -87,14 +90,40 @@ class Parser(argparse.ArgumentParser):
         """Put an example that runs below the question which the command answers."""
         self.description = f"{self.description}\n\nexample: {line}"
 
+    words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Keep the words, for what is said of a wrong one."""
+        self.words = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print one line, with the word that was meant, and leave with 2."""
+        message = self._in_words(message)
         word = _WRONG.search(message)
         if word and word[1] is not None:
             message += nearest(word[1].partition("=")[0], self._option_string_actions)
         elif word:
             message += nearest(word[2], _CHOICE.findall(message.partition("(choose from")[2]))
         self.exit(2, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
+
+    def _in_words(self, message: str) -> str:
+        """What argparse says of its own types and names, as a sentence about the command line."""
+        options = [word.partition("=")[0] for word in self.words if word.startswith("--") and word != "--"]
+        strange = [word for word in options if not any(flag.startswith(word) for flag in self._option_string_actions)]
+        if missing := _MISSING.match(message):
+            if strange:
+                return f"unrecognized arguments: {strange[0]}"
+            usage = " ".join(self.format_usage().split()[1:])
+            return f"{missing[1]} {'are' if ',' in missing[1] else 'is'} missing; give {usage}"
+        if bad := _NO_NUMBER.match(message):
+            return f"{bad[1]} is a {'whole number' if bad[2] == 'int' else 'number'}, not {bad[3]}"
+        if bare := _NO_VALUE.match(message):
+            flag = bare[1].rpartition("/")[2]
+            after = self.words[1 + self.words.index(flag) :] if flag in self.words else []
+            dash = f"; one that begins with a dash is written {flag}={after[0]}" if after else ""
+            return f"{flag} needs a value{dash}"
+        return message
 
 
 def _known() -> str:
@@ -182,6 +211,10 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     def new_folder(name: str) -> Path:
         if Path(name).exists():
             raise argparse.ArgumentTypeError(f"{name} exists; give a new folder")
+        try:
+            check_open(Path(name))
+        except InputError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
         return Path(name)
 
     if "verify" not in plugins.named(plugins.COMMANDS):
@@ -198,12 +231,23 @@ def report(folder: Path | None, question: str, settings: dict[str, Any], result:
 
 
 def store_root(named: str | None) -> Path:
-    """Folder of finished units of work: as named, else below a project's results, else in the cache."""
-    root = provenance.project_root()
+    """Folder of finished units of work: as named, else below a project's results, else in the cache.
+
+    Raises
+    ------
+    InputError
+        If this user may not write in the folder that was named.
+    """
     if named:
+        check_open(Path(named))
         return Path(named)
-    inside = "PROVLAB_RESULTS" in os.environ or (root / "notebooks").is_dir()
-    return (provenance.results_root() if inside else cache_dir()) / "own"
+    results = provenance.results_root()
+    if "PROVLAB_RESULTS" in os.environ:
+        check_open(results)
+        return results / "own"
+    # a checkout in which this user may not write is read as any other folder is
+    inside = (provenance.project_root() / "notebooks").is_dir() and not closed_above(results / "own")
+    return (results if inside else cache_dir()) / "own"
 
 
 def seconds_between_bars() -> float:
@@ -305,6 +349,18 @@ def _has(scheme: str, name: str) -> bool:
         return False
 
 
+def check_open(path: Path, elsewhere: str = "name a place of your own") -> None:
+    """Refuse a place in which this user may not write, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If it is closed; `elsewhere` is what the message ends with.
+    """
+    if closed := closed_above(path):
+        raise InputError(f"this user may not write in {closed}; {elsewhere}")
+
+
 def check_json(target: str | None, flag: str = "--json") -> None:
     """Refuse a file that cannot be written, before any work is done for it.
 
@@ -320,6 +376,7 @@ def check_json(target: str | None, flag: str = "--json") -> None:
         raise InputError(f"{flag}: {path.parent} is no folder, so {path.name} cannot be written there; make it first")
     if path.is_dir():
         raise InputError(f"{flag}: {path} is a folder; give a file name, or - for standard output")
+    check_open(path)
 
 
 def add_verbose(parser: argparse.ArgumentParser) -> None:

@@ -64,6 +64,7 @@ def _disguise(arguments: argparse.Namespace) -> int:
         raise InputError("give a model and a new folder: provlab disguise zoo:oak-chat hidden --with T1+split")
     if Path(arguments.folder).exists():
         raise InputError(f"{arguments.folder} exists; name a new folder")
+    common.check_open(Path(arguments.folder))
     common.check_models([arguments.source, *arguments.other])
     kinds = "+".join(arguments.attacks).split("+") if arguments.attacks is not None else None
     lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())

@@ -40,6 +40,7 @@ def _shelf(arguments: argparse.Namespace) -> int:
                 print(kept.about())
         return 0
     common.check_models(arguments.models)
+    common.check_open(arguments.shelf)
     paths = shelf.add(arguments.models, arguments.shelf, allow_pickle=arguments.allow_pickle)
     for source, path in zip(arguments.models, paths, strict=True):
         print(f"{source}: {path} ({path.stat().st_size / 1e6:.1f} MB)")

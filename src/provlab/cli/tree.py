@@ -37,6 +37,7 @@ def _tree(arguments: argparse.Namespace) -> int:
     from provlab.growing import tree
 
     common.check_json(arguments.json)
+    common.check_json(arguments.picture, "--picture")
     models = common.parted(arguments.models, arguments.part)
     common.check_models(models)
     settings = {name: getattr(arguments, name) for name in ("outgroup", "statistic", "seed")}

@@ -25,9 +25,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     if not Path(arguments.folder).is_dir():
         raise InputError(f"{arguments.folder} is no folder here; give one that --report of compare, tree or diff wrote")
-    from provlab.attest.folder import recompute
+    from provlab.attest.folder import STATEMENT, recompute
     from provlab.cli.screen import show
 
+    if not (Path(arguments.folder) / STATEMENT).is_file():
+        raise InputError(f"{arguments.folder} holds no {STATEMENT}, so it is no report; give one that --report wrote")
     try:
         agrees, result = recompute(Path(arguments.folder), arguments.models, allow_pickle=arguments.allow_pickle)
     except EvidenceError as error:

@@ -2,20 +2,27 @@
 
 import argparse
 import fnmatch
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from provlab import zoo
 from provlab.cli.arguments import Parser
 from provlab.cli.completion import completed
 from provlab.errors import InputError, nearest
 from provlab.report.card import Card
+from provlab.report.views import Table
 from provlab.zoo import scheme
+from provlab.zoo.recipes import Recipe
+
+_SHOWN = 48  # characters of the names in a group: one line of a terminal of 80 columns
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Say what the command takes."""
     actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
     listing = actions.add_parser("list", help="list names, parents, and what is built")
-    pattern = listing.add_argument("pattern", nargs="?", default="*", help="only names such as oak-* (default: all)")
+    what = "names such as oak-*, or a group, in a line each (default: the groups, with their names)"
+    pattern = listing.add_argument("pattern", nargs="?", help=what)
     building = actions.add_parser("build", help="train the models that are not built yet")
     names = building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
     building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
@@ -35,14 +42,17 @@ def _names() -> list[str]:
 
 def _list(arguments: argparse.Namespace) -> int:
     from provlab.cli.screen import show
-    from provlab.report.views import Table
 
     edition = arguments.edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
     suffix = "" if edition == "default" else f"@{edition}"
-    names = fnmatch.filter(recipes, arguments.pattern.removeprefix("zoo:"))
+    if arguments.pattern is None:
+        show(_groups(edition, recipes, made))
+        return 0
+    named = arguments.pattern.removeprefix("zoo:")
+    names = fnmatch.filter(recipes, named) or [name for name, recipe in recipes.items() if recipe.collection == named]
     if not names:
-        hint = nearest(arguments.pattern.removeprefix("zoo:"), recipes)
+        hint = nearest(named, [*recipes, *{recipe.collection for recipe in recipes.values()}])
         raise InputError(f"no zoo model is called {arguments.pattern}{hint or '; provlab zoo list names all'}")
     built = sum(made[name] is not None for name in names)
     such = "" if len(names) == len(made) else f" that match {arguments.pattern}"
@@ -61,6 +71,29 @@ def _list(arguments: argparse.Namespace) -> int:
     answer = f"{built} of {len(names)} models{such} of the edition {edition} are built"
     show(Card(f"{answer}.", body=[table]))
     return 0
+
+
+def _groups(edition: str, recipes: Mapping[str, Recipe], made: Mapping[str, Any]) -> Card:
+    """Groups of the zoo in a line each."""
+    groups: dict[str, list[str]] = {}
+    for name, recipe in recipes.items():
+        groups.setdefault(recipe.collection, []).append(name)
+    rows = [
+        (group, str(len(names)), str(sum(made[name] is not None for name in names)), _first(names))
+        for group, names in groups.items()
+    ]
+    built = sum(path is not None for path in made.values())
+    return Card(
+        f"{built} of {len(made)} models of the edition {edition} are built.",
+        body=[Table(("group", "models", "built", "names, behind zoo:"), rows, right=(1, 2))],
+        remarks=[("more", "provlab zoo list GROUP, or a pattern such as 'oak*', has each model's parent and steps")],
+    )
+
+
+def _first(names: Sequence[str]) -> str:
+    """As many names as a line holds."""
+    n = next(n for n in range(len(names), 0, -1) if n == 1 or len(", ".join(names[:n])) <= _SHOWN - len(", ..."))
+    return ", ".join(names[:n]) + ", ..." * (n < len(names))
 
 
 def _build(arguments: argparse.Namespace) -> int:

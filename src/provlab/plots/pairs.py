@@ -238,7 +238,9 @@ def _legend(figure: Canvas, with_truth: bool, any_wrong: bool, floor: float | No
         handles.append(_frame((0, 0), 1, "black", 1.8))
         labels.append("framed: wrong")
     if floor is not None:
-        handles.append(Line2D([], [], marker=".", linestyle="none", color="black"))
+        handles.append(
+            Line2D([], [], marker="o", markersize=4, linestyle="none", color="white", markeredgecolor=style.INK)
+        )
         labels.append(f"at the floor, {format_log10_p(floor)}")
     if handles:
         columns = 4 if figure.get_figwidth() > 5 else 2

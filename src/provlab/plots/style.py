@@ -24,10 +24,11 @@ INK = "#222222"
 MUTED = "#6b6b6b"
 GRID = "#d9d9d9"
 UNKNOWN = "#b8b8b8"
-# Okabe and Ito's palette; vermillion and blue speak of dependence, so families take them last
+# Okabe and Ito's palette; vermillion and blue speak of dependence, so families take them last. Black is a p-value
+# at its floor, so the fifth family is a dark brown.
 DEPENDENT = "#D55E00"
 INDEPENDENT = "#0072B2"
-FAMILY_COLORS = ("#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#000000", "#F0E442", INDEPENDENT, DEPENDENT)
+FAMILY_COLORS = ("#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#7A4A3A", "#F0E442", INDEPENDENT, DEPENDENT)
 SERIES = (INDEPENDENT, "#009E73", "#CC79A7", "#E69F00", "#000000")  # of lines in one plot
 DIRECTIONS = ("#009E73", "#CC79A7")  # of the inputs of the first model and of the second
 # a shape for each series, so that colour alone carries nothing

@@ -1,6 +1,9 @@
 """The study's commands of ``provlab``: run, reproduce, claims (entry points ``provlab.commands``)."""
 
+from pathlib import Path
+
 from provlab import provenance
+from provlab.cli.arguments import check_open
 from provlab.errors import ParameterError
 
 
@@ -12,3 +15,9 @@ def check_checkout() -> None:
             f"the study's notebooks are not in {root} nor above it; clone provlab's repository, run make env there, "
             "and give the command in that folder"
         )
+
+
+def check_results(output: Path) -> None:
+    """Raise InputError where the folder of results, or the place for executed notebooks, is closed to this user."""
+    check_open(provenance.results_root(), "name a folder of your own for results by PROVLAB_RESULTS")
+    check_open(output, "name a place of your own for executed notebooks by -o")

@@ -14,7 +14,7 @@ from typing import Any
 from provlab import provenance
 from provlab.cli import arguments as common
 from provlab.errors import ParameterError
-from provlab_study.commands import check_checkout
+from provlab_study.commands import check_checkout, check_results
 from provlab_study.publishing.results import Results
 
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
@@ -38,6 +38,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
     check_checkout()
     plan = plans.Plan.read(Path(arguments.plan))
+    check_results(Path(arguments.output))
     consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
     if consent not in ("", "yes", "no"):
         raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")

@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from provlab import plugins, provenance
 from provlab.cli import arguments as common
 from provlab.cli.completion import completed, models
 from provlab.errors import ParameterError
-from provlab_study.commands import check_checkout
+from provlab_study.commands import check_checkout, check_results
+
+if TYPE_CHECKING:
+    from provlab.report.card import Card
 
 
 def add(parser: common.Parser) -> None:
@@ -61,6 +65,7 @@ def _assignments(before: argparse.Namespace, begun: str) -> list[str]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    from provlab.cli.screen import show
     from provlab_study.publishing import parameters as declared
     from provlab_study.publishing import runner
     from provlab_study.publishing.experiment import checked_profile
@@ -69,7 +74,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if not str(arguments.notebook).endswith(".ipynb"):
         check_checkout()
     if arguments.list:
-        print(_of_one(arguments.notebook) if arguments.notebook else _of_all())
+        if arguments.notebook:
+            print(_of_one(arguments.notebook))
+        else:
+            show(_of_all())
         return 0
     if arguments.notebook is None:
         raise ParameterError("name a notebook; provlab run --list lists them")
@@ -83,6 +91,7 @@ def _run(arguments: argparse.Namespace) -> int:
     default = provenance.results_root() / checked_profile(str(parameters.get("profile", "own"))) / path.name
     common.check_models(_zoo_models(parameters.values()))
     output = Path(arguments.output) if arguments.output else default
+    check_results(output)
     runner.run(path, parameters, output, progress=sys.stderr.isatty())
     print(output)
     return 0
@@ -98,9 +107,10 @@ def _zoo_models(values: Iterable[object]) -> list[str]:
     return [name for name in names if "{" not in name and name.partition(":")[0] in plugins.named(plugins.SCHEMES)]
 
 
-def _of_all() -> str:
-    """Each notebook of the project with its first sentence, its minutes, and whether it takes models of one's own."""
-    from provlab_study.publishing.parameters import parameters_of
+def _of_all() -> "Card":
+    """Each notebook of the project with its title, its minutes, and whether it takes models of one's own."""
+    from provlab.report.card import Card
+    from provlab.report.views import Table
     from provlab_study.publishing.plan import Plan
 
     folder = provenance.project_root() / "notebooks"
@@ -108,14 +118,26 @@ def _of_all() -> str:
         raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
     plans = [Plan.read(path) for path in (folder / "profiles").glob("*.yml")]
     minutes = {item["notebook"]: item["minutes"] for plan in plans for item in plan.experiments if "minutes" in item}
-    lines = _wrapped(f"{len(paths)} pages; provlab run NAME --list has the parameters of one.")
-    for path in paths:
-        own = "takes your models" if any("zoo:" in item.default for item in parameters_of(path).values()) else ""
-        took = f"{minutes[path.stem]:g} min" if path.stem in minutes else ""
-        title, sentence = _title_and_sentence(path)
-        about = f" ({', '.join(filter(None, [took, own]))})" if took or own else ""
-        lines += ["", *_wrapped(f"{path.stem}: {title}{about}"), *_wrapped(sentence, set_in=4)]
-    return "\n".join(lines)
+    rows = [
+        (
+            path.stem,
+            f"{minutes[path.stem]:g}" if path.stem in minutes else "",
+            "yes" if _takes_models(path) else "",
+            _title_and_sentence(path)[0],
+        )
+        for path in paths
+    ]
+    return Card(
+        f"{len(paths)} pages.",
+        body=[Table(("page", "minutes", "your models", "title"), rows, right=(1,))],
+        remarks=[("more", "provlab run PAGE --list says what it finds, and has its parameters")],
+    )
+
+
+def _takes_models(path: Path) -> bool:
+    from provlab_study.publishing.parameters import parameters_of
+
+    return any("zoo:" in item.default for item in parameters_of(path).values())
 
 
 def _wrapped(text: str, set_in: int = 0) -> list[str]:
@@ -130,7 +152,7 @@ def _wrapped(text: str, set_in: int = 0) -> list[str]:
 
 
 def _of_one(name: str) -> str:
-    """Parameters of one notebook, as its cell declares them."""
+    """What one notebook finds, and its parameters, as its cell declares them."""
     from provlab_study.publishing.parameters import parameters_of
     from provlab_study.publishing.runner import find_notebook
 
@@ -140,7 +162,8 @@ def _of_one(name: str) -> str:
         kind = f": {parameter.kind}" if parameter.kind else ""
         lines.append(f"{parameter.name}{kind} = {parameter.default}")
         lines += _wrapped(parameter.help, set_in=4)
-    return "\n".join([path.stem, *filter(None, lines)])
+    title, sentence = _title_and_sentence(path)
+    return "\n".join([f"{path.stem}: {title}", *_wrapped(sentence), "", *filter(None, lines)])
 
 
 def _title_and_sentence(path: Path) -> tuple[str, str]:

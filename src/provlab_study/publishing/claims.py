@@ -191,14 +191,26 @@ def same_records(claim: Mapping[str, Any]) -> str:
 
 
 def as_text(rows: list[dict[str, Any]], *, verbose: bool = False) -> str:
-    """The scoreboard for a terminal: counts, then every claim, in one line each unless `verbose`."""
+    """The scoreboard for a terminal: counts, names by status, and the claims that were judged and do not hold.
+
+    With `verbose`, all that is known of every claim.
+    """
     width = get_terminal_size((100, 24)).columns
     lines = [*wrap(f"{len(rows)} claims: {counted(rows)}", width), ""]
+    if not verbose:
+        for status in (HOLDS, HOLDS_POST_HOC, NOT_RUN):
+            head = f"{words(status):<19} "
+            if named := ", ".join(row["id"] for row in rows if row["status"] == status):
+                lines += wrap(head + named, width, subsequent_indent=" " * len(head))
+        open_ones = [row for status in (WITHIN_SPREAD, FAILS) for row in rows if row["status"] == status]
+        lines += [""] * bool(open_ones)
+        for row in open_ones:
+            head = f"{words(row['status']):<18}  {row['id']:<4}"
+            lines.append(head + shorten(row["statement"], width - len(head), placeholder=" ..."))
+        more = "-v shows every claim, with the published value and ours; --json FILE has all"
+        return "\n".join([*lines, "", more])
     for row in rows:
         head = f"{row['id']:<4}{words(row['status']):<18} "
-        if not verbose:
-            lines.append(head + shorten(row["statement"], width - len(head), placeholder=" ..."))
-            continue
         lines += wrap(head + row["statement"], width, subsequent_indent=" " * len(head), break_on_hyphens=False)
         details = {"published": row["published"], "ours": row["ours"]} if row["ours"] else {}
         details |= {"margin": row["margin"], "replicates": row["replicates"], "trained once": row["trained_once"]}

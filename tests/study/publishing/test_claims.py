@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 from dataclasses import asdict
 from datetime import date
 from shutil import get_terminal_size
@@ -12,7 +13,7 @@ import pytest
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import OldRecordsError, RunRecords
+from provlab_study.publishing.evidence import STATUSES, OldRecordsError, RunRecords
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
@@ -173,7 +174,13 @@ def test_the_scoreboard_counts(store, monkeypatch):
         f"{len(IDS)} claims: 1 hold, 0 hold post hoc, 0 within their spread, 0 fail, {len(IDS) - 1} not run"
     )
     assert max(map(len, text.splitlines())) <= get_terminal_size().columns
-    assert len(text.splitlines()) == 2 + len(claims.load_claims())
+    assert len(text.splitlines()) <= 22  # one screen
+    assert "\nholds               I1\nnot run             I2, I3, " in text
+    worst = [row | {"status": STATUSES[i % len(STATUSES)]} for i, row in enumerate(rows)]
+    text = claims.as_text(worst)
+    assert max(map(len, text.splitlines())) <= 80
+    assert all(re.search(rf"\b{row['id']}\b", text) for row in worst)
+    assert re.search(r"^fails +I4  .*\w", text, re.MULTILINE)  # what does not hold says what it is
     text = claims.as_text(rows, verbose=True)
     assert "published  " in text
     assert "ours         2,000 independent pairs" in text

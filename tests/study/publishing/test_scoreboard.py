@@ -1,13 +1,16 @@
 """Claims as a table, and as the README's picture: each status in words, and nothing of a claim lost."""
 
+import calendar
 import html
 import re
 import runpy
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from provlab.errors import InputError
+from provlab_study.publishing.claims import load_claims
 from provlab_study.publishing.scoreboard import claims_in_short, made_by, scoreboard_table, tiles
 
 BOOK = Path(__file__).parents[3] / "book"
@@ -42,6 +45,36 @@ def test_a_picture_says_where_its_records_come_from(pictures):
     figure = pictures["scoreboard"](CLAIMS, label)
     assert label in " ".join(text.get_text() for text in figure.figure.axes[0].texts)
     assert label in figure.caption
+
+
+README = BOOK.parent / "README.md"
+MADE_BY = re.compile(r"(\d+ claims: [^.]*)\. .* · commit (\S+) · .*\d{4}-\d\d-\d\d\.$")
+
+
+def stated(title):
+    """Counts, commit and day of a scoreboard's title, as the README writes them."""
+    counts, commit = MADE_BY.match(title).group(1, 2)
+    year, month, day = title.rstrip(".")[-10:].split("-")
+    return counts, commit, f"{int(day)} {calendar.month_name[int(month)]} {year}"
+
+
+def test_readme_says_what_its_pictures_show():
+    """``make pictures`` draws them; its counts, commit and day are then to be written into the README."""
+    words = " ".join(README.read_text(encoding="utf-8").split())
+    title = Image.open(BOOK / "_assets" / "readme" / "scoreboard.png").text["Title"]
+    counts, commit, day = stated(title)
+    number, _, statuses = counts.partition(" claims: ")
+    assert f"of {day} at commit {commit}, judged {number} claims: {statuses}." in words
+    heatmap = Image.open(BOOK / "_assets" / "readme" / "heatmap.png").text
+    pairs = re.search(r"of (\d+) pairs", heatmap["Title"])[1]
+    assert f"Heatmap of all {pairs} pairs" in words
+    assert "there is none" in heatmap["Title"]  # no mistake, as "they mirror each other" says
+
+
+def test_readme_pictures_hold_the_claims_that_there_are():
+    shown = Image.open(BOOK / "_assets" / "readme" / "scoreboard.png").text["Description"]
+    ids = re.findall(r"([IDO]\d+) ", shown)
+    assert ids == [claim["id"] for claim in load_claims()]
 
 
 def test_scoreboard_counts_and_says_each_status(pictures):

@@ -3,6 +3,7 @@
 The table itself is `catalogue.toml`. ``T1+split=3+T3`` is three attacks in turn, the second with the number 3.
 """
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -122,7 +123,10 @@ class Step:
         """
         name, equals, value = text.partition("=")
         if name not in CATALOGUE:
-            hint = nearest(name, CATALOGUE) or f"; there are {', '.join(CATALOGUE)}"
+            names = re.split(r"[,; ]+", text)
+            several = len(names) > 1 and {each.partition("=")[0] for each in names} <= CATALOGUE.keys()
+            joined = f"; several are joined by +: {'+'.join(names)}" if several else ""
+            hint = joined or nearest(name, CATALOGUE) or f"; there are {', '.join(CATALOGUE)}"
             raise InputError(f"there is no attack {name!r}{hint}")
         number = CATALOGUE[name].number
         if number is None and equals:
