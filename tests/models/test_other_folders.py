@@ -530,6 +530,20 @@ def test_settings_of_a_tokenizer_that_are_none_are_named(spoilt):
     assert Checkpoint.open(spoilt).encode("the model")
 
 
+def test_nothing_of_a_tokenizer_s_file_is_printed(spoilt, capfd):
+    """The library prints keys that it does not know, as they are: a terminal would obey them."""
+
+    def plant(content):
+        content["added_tokens"] = [
+            {"id": 0, "content": "a", "special": True, "lstrip": False, "rstrip": False, "single_word": False,
+             "normalized": False, "\x1b[31mevil": 1}
+        ]  # fmt: skip
+
+    tiny_models.edit_json(spoilt / "tokenizer.json", plant)
+    Checkpoint.open(spoilt).vocabulary()
+    assert capfd.readouterr().out == ""
+
+
 def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, models, text):
     def cut(tensors):
         for name in ("model.embed_tokens.weight", "lm_head.weight"):

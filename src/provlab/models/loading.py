@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +110,8 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
     settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with usable_tokenizer(checkpoint.source, tuple(sorted(names & _VOCABULARIES))), _loading, _quiet_transformers():
         try:
-            made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
+            with _no_output():
+                made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
             if "tokenizer.json" in names or not (reads := _files_of(made)) or reads & names:
                 return made
         except Exception:  # whatever a class makes of files that are not its own; the error goes on unless they decide
@@ -311,6 +314,28 @@ def _refuse_custom_code(checkpoint: Loadable) -> None:
                 f"{checkpoint.source}: config.json asks for code of its own (auto_map: {target}), which is "
                 "never run; only architectures that transformers ships can be loaded"
             )
+
+
+@contextmanager
+def _no_output() -> Iterator[None]:
+    """Let nothing reach standard output: tokenizers prints keys of its file there that it does not know, as they are.
+
+    It is no Python code, so that the file descriptor itself is turned away.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager
