@@ -2,7 +2,7 @@
 
 ``python benchmarks/fuzz.py [FORMAT,...|all] [N] [FIRST SEED]`` spoils a tiny checkpoint of each format N times
 (20,000), always alike, and prints what was opened, refused and wrong: every ten seconds, and each fault as it is found,
-with the seed of its first case. 400 of all formats take about MINUTES CPU minutes.
+with the seed of its first case. 400 of all formats take about three CPU minutes.
 """
 
 import os

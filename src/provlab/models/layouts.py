@@ -15,7 +15,7 @@ from typing import Any
 
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
 from provlab.models.architectures import Architecture, layouts
-from provlab.models.part import PLACE, Part, in_blocks
+from provlab.models.part import EMBEDDING, PLACE, Part, in_blocks
 from provlab.models.part_by_shapes import by_shapes
 from provlab.models.roles import Anatomy, Tensors
 
@@ -88,7 +88,7 @@ def _beheaded(names: Iterable[str], architecture: Architecture) -> Architecture:
 
 
 def _part_instead(checkpoint: Tensors) -> str:
-    """Name blocks that can be compared alone, if there are any."""
+    """Name blocks that can be compared alone, or the embedding; no advice where there are none."""
     fitting: list[str] = []
     for path in sorted({path for path, _, _ in in_blocks(checkpoint.tensor_names)}, key=lambda path: (len(path), path)):
         with suppress(InvalidWeightsError):
@@ -97,6 +97,9 @@ def _part_instead(checkpoint: Tensors) -> str:
             if not any(anatomy.mlp_width in part.shape for part in others):  # which may stand between up and down
                 fitting.append(path)
     if not fitting:
+        with suppress(InvalidWeightsError):
+            by_shapes(checkpoint, Part(EMBEDDING))
+            return f"; --part {EMBEDDING} compares its embedding alone"
         return ""
     others = f" (or {', '.join(fitting[1:3])})" if fitting[1:] else ""
     return f"; --part blocks={fitting[0]}{others} compares these blocks alone, by the shapes of their tensors"
@@ -129,7 +132,8 @@ def _hidden(checkpoint: Tensors, anatomy: Anatomy) -> Iterator[str]:
     matrices = {_place(name) for name in anatomy.unnamed if len(checkpoint.shape(name)) > 1}
     for name in anatomy.unnamed:
         place = _place(name)
-        if widths & {*checkpoint.shape(name)}:
+        apart = _stack(name)[1] and _stack(name)[0] not in {path for path, _ in stacks}  # as a vision tower's blocks
+        if widths & {*checkpoint.shape(name)} and not apart:
             yield f"{name}, which has no role and is as long as the MLP is wide"
         elif place in read:
             yield f"{name} beside {read[place]}, which has no role"
