@@ -347,9 +347,18 @@ class Tried:
     faults: Counter[str]
     seeds: dict[str, int]  # one case of each fault
 
+    def __str__(self) -> str:
+        return f"{self.n} tries: {self.opened} opened, {self.refused} refused, {self.faults.total()} wrong"
+
 
 def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = None) -> Tried:
     """Spoil the checkpoint of a format, once for each seed, and try its doors."""
+    *_, tried = attempts(name, seeds, folder, doors)
+    return tried
+
+
+def attempts(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = None) -> Iterator[Tried]:
+    """Yield what `fuzz` has found so far, after each seed: always the same object."""
     made, format_ = folder / name, FORMATS[name]
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
@@ -375,4 +384,4 @@ def fuzz(name: str, seeds: range, folder: Path, doors: tuple[str, ...] | None = 
             if wrong:
                 tried.faults[f"{door}: {wrong}"] += 1
                 tried.seeds.setdefault(f"{door}: {wrong}", seed)
-    return tried
+        yield tried

@@ -65,6 +65,22 @@ def test_a_sequence_may_be_as_long_as_the_table_of_positions_lets_it(name, tmp_p
         run(longest + 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [("BartForConditionalGeneration", "encoder_attn.q_proj"), ("T5ForConditionalGeneration", "EncDecAttention.q"),
+     ("ProphetNetForConditionalGeneration", "cross_attn.query_proj"), ("WhisperForCausalLM", "encoder_attn.q_proj"),
+     ("T5GemmaForConditionalGeneration", "cross_attn.q_proj")],
+)  # fmt: skip
+def test_attention_to_an_encoder_has_roles_of_its_own(name, query, tmp_path):
+    sweep.made(name, 0).save_pretrained(tmp_path)
+    read = anatomy.of(Checkpoint.open(tmp_path))
+    decoder = read.n_blocks - 1
+    assert query in read.tensor_name("cross_query", decoder)
+    assert query not in read.tensor_name("up", decoder)
+    assert not any(query in part.name for part in read.parts if part.segments[0].role == "query")
+    assert not any(query in tensor for tensor in read.unnamed)
+
+
 @pytest.mark.parametrize("name", ["RobertaForMaskedLM", "MPNetModel", "BartModel", "XLMRobertaXLForMaskedLM"])
 def test_a_sequence_that_is_too_long_is_refused_in_plain_words(name, tmp_path):
     """The tables of the last two have no role."""

@@ -129,6 +129,70 @@ def test_matrices_that_may_be_turned_are_refused(novel):
         named(folder)
 
 
+@pytest.fixture
+def encoder_and_decoder(tmp_path):
+    """Make a wrapper of two BERTs, whose config is two configs."""
+    folder = tmp_path / "both"
+    sweep.made("EncoderDecoderModel", 0).save_pretrained(folder)
+    return folder
+
+
+def test_what_a_refusal_advises_works(encoder_and_decoder):
+    """And nothing else is advised: what a layout's own error says is meant for a model of that class."""
+    with pytest.raises(UnknownArchitectureError) as refusal:
+        named(encoder_and_decoder)
+    first, second = re.search(r"--part (blocks=\S+) \(or (\S+)\) compares", str(refusal.value)).groups()
+    for part in (first, f"blocks={second}"):
+        assert named(f"{encoder_and_decoder}::{part}").n_blocks == 2
+    assert not re.search("copy it again|give the config", str(refusal.value))
+
+
+def test_no_part_is_advised_past_what_may_change_the_computation(novel):
+    folder = novel()
+    more = {f"model.layers.{block}.mlp.act_scale": torch.ones(MLP_WIDTH) for block in range(BLOCKS)}
+    tiny_models.rewrite(folder, lambda tensors: tensors.update(more))
+    with pytest.raises(UnknownArchitectureError, match=r"as long as the MLP is wide$"):
+        named(folder)
+
+    def rename(tensors):
+        for name in list(tensors):
+            tensors[name.replace("mlp.", "feed.")] = tensors.pop(name)
+
+    tiny_models.rewrite(folder, rename)
+    with pytest.raises(UnknownArchitectureError, match=r"its tensors; --part embedding compares its embedding alone$"):
+        named(folder)
+    assert named(f"{folder}::embedding").n_blocks == 0
+
+
+def test_of_two_stacks_none_is_left_unread(novel):
+    """A layout of one stack would pass over a tower that was copied."""
+    folder = novel()
+
+    def add(tensors):
+        blocks = {name: tensor for name, tensor in tensors.items() if ".layers." in name}
+        tensors.update({name.replace("model.", "model.tower."): tensor + 1 for name, tensor in blocks.items()})
+
+    tiny_models.rewrite(folder, add)
+    with pytest.raises(UnknownArchitectureError, match=r"blocks in model.layers and in model.tower.layers, of which"):
+        named(folder)
+
+
+def test_a_family_that_is_known_by_its_decoder_is_read_with_its_encoder(tmp_path):
+    sweep.made("BartForConditionalGeneration", 0).save_pretrained(tmp_path)
+    tiny_models.edit_json(tmp_path / "config.json", lambda c: c.update(architectures=["TrOCRForConditionalGeneration"]))
+    read = named(tmp_path)
+    assert (read.architecture, read.n_blocks) == ("BartForConditionalGeneration", 4)
+
+
+@pytest.mark.parametrize("name", ["cls.weight", "head.decoder.weight"])
+def test_a_head_of_another_name_is_left_unread(name, novel, tiny):
+    folder = novel()
+    tiny_models.rewrite(folder, lambda tensors: tensors.update({name: tensors.pop("lm_head.weight")}))
+    read = named(folder)
+    assert (read.tied, read.unnamed, read.n_blocks) == (False, (name,), BLOCKS)
+    assert "head" not in read.roles
+
+
 def test_other_tensors_are_no_layout_and_the_table_is_named(novel):
     folder = novel()
 

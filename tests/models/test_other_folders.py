@@ -198,8 +198,8 @@ def _inside(word, *places):
     return renamed
 
 
-def _before(prefix, instead_of=""):
-    return lambda name: prefix + (name.removeprefix(instead_of) if name.startswith(instead_of) else name)
+def _before(prefix):
+    return lambda name: prefix + name
 
 
 NAMES = {
@@ -207,6 +207,10 @@ NAMES = {
     "compiled": _before("_orig_mod."),
     "adapted": _before("base_model.model."),
     "both": _before("module._orig_mod."),
+    "in parallel twice": _before("module.module."),
+    "in parallel twice, compiled": _before("module.module._orig_mod."),
+    "another name after": _before("_orig_mod.a."),
+    "a part of the family's name": _before("lla."),
     "compiled blocks": _inside("_orig_mod", "layers.0.", "layers.1."),
     "compiled twice": _inside("_orig_mod", "model.", "layers.0.", "mlp."),
     "checkpointed": _inside("_checkpoint_wrapped_module", "layers.0.", "layers.1."),
@@ -464,9 +468,10 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("label", CONFIGS)
-def test_tokens_and_dtypes_that_are_none_hinder_no_forward_pass(label, spoilt, models):
+def test_tokens_and_dtypes_that_are_none_hinder_no_forward_pass_and_no_tokenizer(label, spoilt, models):
     entries, named = CONFIGS[label]
     tiny_models.edit_json(spoilt / "config.json", lambda config: config.update(entries))
+    assert Checkpoint.open(spoilt).vocabulary() == Checkpoint.open(models["base"]).vocabulary()
     result = compare(spoilt, models["tuned"], statistics=["phi_h"], progress=False)
     plain = compare(models["base"], models["tuned"], statistics=["phi_h"], progress=False)
     assert result.records[0].outcome.log10_p == plain.records[0].outcome.log10_p
@@ -528,6 +533,20 @@ def test_settings_of_a_tokenizer_that_are_none_are_named(spoilt):
             Checkpoint.open(spoilt).encode("the model")
         (spoilt / name).unlink()
     assert Checkpoint.open(spoilt).encode("the model")
+
+
+def test_nothing_of_a_tokenizer_s_file_is_printed(spoilt, capfd):
+    """The library prints keys that it does not know, as they are: a terminal would obey them."""
+
+    def plant(content):
+        content["added_tokens"] = [
+            {"id": 0, "content": "a", "special": True, "lstrip": False, "rstrip": False, "single_word": False,
+             "normalized": False, "\x1b[31mevil": 1}
+        ]  # fmt: skip
+
+    tiny_models.edit_json(spoilt / "tokenizer.json", plant)
+    Checkpoint.open(spoilt).vocabulary()
+    assert capfd.readouterr().out == ""
 
 
 def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, models, text):

@@ -170,7 +170,7 @@ class WeightDistance(Statistic):
     name = "weight_distance"
     symbol = "distance of weights"
     reads = "all weights"
-    version = 2
+    version = 3  # reads attention to an encoder too
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """What lies outside the blocks, and each block."""

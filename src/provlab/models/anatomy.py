@@ -19,6 +19,7 @@ from provlab.models.architectures import (
     described,
     for_expert,
     instances,
+    one_stack,
     sees,
     without_mlps,
 )
@@ -49,14 +50,13 @@ def of(checkpoint: Tensors) -> Anatomy:
         return plugins.reader("part", f"{checkpoint.name}::{piece}").by_shapes(checkpoint, piece)
     try:
         name = checkpoint.architecture
-        config: Mapping[str, Any] = checkpoint.config
-        if sees(config):
-            name, config = language_part(name, config)
+        name, config = language_part(name, checkpoint.config)
         architecture = described(name)
+        if config.get("is_encoder_decoder") and one_stack(name):
+            raise UnknownArchitectureError(f"the architecture {name} has an encoder and a decoder, the table but one")
     except UnknownArchitectureError as error:
         if without_mlps(name):
             raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
-
         return by_tensors(checkpoint, config, _compared, UnknownArchitectureError(f"{checkpoint.name}: {error}"))
     return _compared(checkpoint, name, architecture, config)
 

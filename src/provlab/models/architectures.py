@@ -240,6 +240,12 @@ def described(name: str) -> Architecture:
     )
 
 
+def one_stack(name: str) -> bool:
+    """Whether a class is known only by its family, of which the table has no decoder beside an encoder."""
+    whole = name not in _rows() and not name.endswith("EncoderModel")
+    return whole and not any(part.decodes for part in described(name).parts)
+
+
 def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> str | None:
     """Return the class of the base model, where a file holds no more than that of the class that its config names.
 

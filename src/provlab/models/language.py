@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from provlab.errors import InvalidWeightsError, one_line
-from provlab.models.architectures import described, families
+from provlab.models.architectures import classes, described, families
 
 #: of which a config may name several
 _SEVERAL = "eos_token_id"
@@ -60,8 +60,13 @@ def _plain(name: str) -> str:
 def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """Return the class and the config of a model's language part: its own, unless it has a ``text_config``.
 
-    Entries that such a config lacks have transformers' default for its ``model_type``.
+    Entries that such a config lacks have transformers' default for its ``model_type``. Where a config holds one for the
+    encoder and one for the decoder, the two are brought together under BART's names.
     """
+    if name in classes() and all(isinstance(config.get(stack), dict) for stack in ("encoder", "decoder")):
+        decoder = {"decoder_layers": "num_hidden_layers", "decoder_ffn_dim": "intermediate_size"}
+        both = {ours: config["decoder"].get(theirs) for ours, theirs in decoder.items()}
+        return name, {**config["encoder"], **config, **both}
     text = config.get("text_config")
     if not isinstance(text, dict):
         return name, config

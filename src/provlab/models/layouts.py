@@ -9,11 +9,14 @@ read in this way (`Anatomy.named`).
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
 from provlab.models.architectures import Architecture, layouts
+from provlab.models.part import EMBEDDING, PLACE, Part, in_blocks
+from provlab.models.part_by_shapes import by_shapes
 from provlab.models.roles import Anatomy, Tensors
 
 
@@ -37,19 +40,26 @@ def by_tensors(
     """
     readings: list[Anatomy] = []
     reasons: list[str] = []
+    hides = False  # whether a layout fits, but for something that may change how its MLPs compute
     for name, architecture in layouts():
         if not _fits(checkpoint.tensor_names, architecture):
             continue
+        if config.get("tie_word_embeddings") is False:
+            architecture = _beheaded(checkpoint.tensor_names, architecture)
         try:
             anatomy = compared(checkpoint, name, architecture, config)
             if why := next(_hidden(checkpoint, anatomy), None):
+                hides = True
                 raise InvalidWeightsError(f"{checkpoint.name} has {why}")
             readings.append(replace(anatomy, named=checkpoint.architecture))
         except InvalidWeightsError as error:
-            reasons.append(f"{name}: {error}")
+            # what such an error advises, new copies say, is advice for a model of that class
+            why = str(error).removeprefix(checkpoint.name).lstrip(": ").partition(";")[0]
+            reasons.append(f"{name}: {why}")
     if not readings:
+        instead = "" if hides else _part_instead(checkpoint)
         why = f"nor is it read by its tensors as {reasons[0]}" if reasons else "and no known layout has its tensors"
-        raise UnknownArchitectureError(f"{unknown}; {why}")
+        raise UnknownArchitectureError(f"{unknown}; {why}{instead}")
     best = max(readings, key=lambda anatomy: len(anatomy.parts))
     roles = {part.name: part.segments[0].role for part in best.parts}
     for other in readings:
@@ -67,6 +77,32 @@ def _fits(names: Iterable[str], architecture: Architecture) -> bool:
     met = {end for name in names for end in _endings(name) if end in ends}
     needed = {end for end, part in ends.items() if not part.optional}
     return needed <= met and "up" in {segment.role for end in met for segment in ends[end].segments}
+
+
+def _beheaded(names: Iterable[str], architecture: Architecture) -> Architecture:
+    """Return a layout without its head where the file, which has one, calls it something else."""
+    heads = {part.name for part in architecture.parts if part.segments[0].role == "head"}
+    if any(end in heads for name in names for end in _endings(name)):
+        return architecture
+    return replace(architecture, parts=tuple(part for part in architecture.parts if part.name not in heads))
+
+
+def _part_instead(checkpoint: Tensors) -> str:
+    """Name blocks that can be compared alone, or the embedding; no advice where there are none."""
+    fitting: list[str] = []
+    for path in sorted({path for path, _, _ in in_blocks(checkpoint.tensor_names)}, key=lambda path: (len(path), path)):
+        with suppress(InvalidWeightsError):
+            anatomy = by_shapes(checkpoint, Part("blocks", path))
+            others = (part for part in anatomy.parts if "mlp" not in part.segments[0].axes)
+            if not any(anatomy.mlp_width in part.shape for part in others):  # which may stand between up and down
+                fitting.append(path)
+    if not fitting:
+        with suppress(InvalidWeightsError):
+            by_shapes(checkpoint, Part(EMBEDDING))
+            return f"; --part {EMBEDDING} compares its embedding alone"
+        return ""
+    others = f" (or {', '.join(fitting[1:3])})" if fitting[1:] else ""
+    return f"; --part blocks={fitting[0]}{others} compares these blocks alone, by the shapes of their tensors"
 
 
 def _endings(name: str) -> Iterator[str]:
@@ -89,10 +125,15 @@ def _hidden(checkpoint: Tensors, anatomy: Anatomy) -> Iterator[str]:
             yield f"{part.name}, which holds several roles, in which order is not to be seen"
         widths |= {size for s, size in zip(part.segments, part.sizes, strict=True) if s.axes[0].startswith("mlp")}
         read[_place(part.name)] = part.name
+    stacks = {_stack(part.name) for part in anatomy.parts if any(s.role.startswith("up") for s in part.segments)}
+    for path, inside in map(_stack, anatomy.unnamed):
+        if (beside := {path for path, up in stacks if up == inside} - {path}) and inside:
+            yield f"blocks in {min(beside)} and in {path}, of which the layout has one"
     matrices = {_place(name) for name in anatomy.unnamed if len(checkpoint.shape(name)) > 1}
     for name in anatomy.unnamed:
         place = _place(name)
-        if widths & {*checkpoint.shape(name)}:
+        apart = _stack(name)[1] and _stack(name)[0] not in {path for path, _ in stacks}  # as a vision tower's blocks
+        if widths & {*checkpoint.shape(name)} and not apart:
             yield f"{name}, which has no role and is as long as the MLP is wide"
         elif place in read:
             yield f"{name} beside {read[place]}, which has no role"
@@ -104,3 +145,9 @@ def _place(name: str) -> tuple[str, str]:
     """Return the path of the block that holds a tensor, and its module in there."""
     path, number, inside = re.match(r"(.*?)(?:\.(\d+)\.|$)(.*)", name).groups()  # type: ignore[union-attr]
     return f"{path}.{number}", inside.partition(".")[0]
+
+
+def _stack(name: str) -> tuple[str, str]:
+    """Return the path of the blocks that hold a tensor, and its place in its block; that is empty outside blocks."""
+    match = PLACE.fullmatch(name)
+    return (match[1], match[3]) if match else (name, "")

@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +34,8 @@ _loading = Lock()
 # of quantised weights, which are de-quantised here
 _NOT_OBEYED = {"transformers_weights", "attn_implementation", "_attn_implementation", "experts_implementation"}
 _NOT_OBEYED |= {"quantization_config", "quantization"}
-_NOT_OBEYED |= {"dtype", "torch_dtype"}  # given here; some tools write it as torch spells it, torch.float16
+_DTYPES = {"dtype", "torch_dtype"}  # given here; some tools write it as torch spells it, torch.float16
+_NOT_OBEYED |= _DTYPES
 
 
 class Loadable(anatomy.Weights, Protocol):
@@ -108,7 +111,9 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
     settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with usable_tokenizer(checkpoint.source, tuple(sorted(names & _VOCABULARIES))), _loading, _quiet_transformers():
         try:
-            made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
+            settings |= _config_in_place(checkpoint)
+            with _no_output():
+                made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
             if "tokenizer.json" in names or not (reads := _files_of(made)) or reads & names:
                 return made
         except Exception:  # whatever a class makes of files that are not its own; the error goes on unless they decide
@@ -140,6 +145,16 @@ def _json_object(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ValueError(f"{path.name} must hold a JSON object; copy it again")
     return content
+
+
+def _config_in_place(checkpoint: Loadable) -> dict[str, Any]:
+    """Return a config to be used in place of the file, where transformers would refuse this for its tokens or dtype."""
+    kind = checkpoint.config.get("model_type")
+    dtypes = [checkpoint.config.get(key) for key in _DTYPES]
+    spoilt = no_tokens(checkpoint.config) or any(isinstance(name, str) and "." in name for name in dtypes)
+    if not spoilt or not isinstance(kind, str) or kind not in transformers.CONFIG_MAPPING:
+        return {}
+    return {"config": transformers.CONFIG_MAPPING[kind].from_dict(_obeyed(checkpoint.config))}
 
 
 def _template_in_place(folder: Path) -> dict[str, Any]:
@@ -311,6 +326,28 @@ def _refuse_custom_code(checkpoint: Loadable) -> None:
                 f"{checkpoint.source}: config.json asks for code of its own (auto_map: {target}), which is "
                 "never run; only architectures that transformers ships can be loaded"
             )
+
+
+@contextmanager
+def _no_output() -> Iterator[None]:
+    """Let nothing reach standard output: tokenizers prints keys of its file there that it does not know, as they are.
+
+    It is no Python code, so that the file descriptor itself is turned away.
+    """
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # closed
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 1)
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager

@@ -106,7 +106,8 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
     if before and not before.endswith(".") and architecture.prefix != "model.":
         return ""  # the end of a longer name, as ``bert.`` is of ``roc_bert.``; ``language_model.`` is a wrapper
     word = before.replace("_", "").removesuffix(".")
-    if word and word in family_of(named[0]).lower():
+    family = family_of(named[0]).lower()
+    if word and (word == family or (len(word) > 3 and word in family)):  # ``roberta.`` of XLMRoberta; ``lm.`` is none
         return ""  # what transformers calls the base model of a class whose row of the table begins with another
     # no wrapper, but a part of the model, where other blocks lie elsewhere: an encoder beside a decoder
     return before if all(name.startswith(before) for name in names if _IN_BLOCK.search(name)) else ""
@@ -125,7 +126,7 @@ def renamings(stored: Mapping[str, str]) -> dict[str, str]:
     """Return `usual_names` as patterns of names and what takes their place, one after the other, for transformers."""
     patterns: dict[str, str] = {}
     for word in (*_INSIDE, _ADAPTED):
-        most = max((f".{name}".count(f".{word}.") for name in stored.values()), default=0)
+        most = max((name.split(".").count(word) for name in stored.values()), default=0)
         patterns |= {rf"(?:^|(?<=\.)){word}\.(?#{i})": "" for i in range(most)}  # each takes away one
     before = {_bare(name).removesuffix(short) for short, name in stored.items()} - {""}
     return patterns | {f"^{re.escape(prefix)}": "" for prefix in before}
