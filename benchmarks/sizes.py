@@ -3,10 +3,10 @@
 ``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`EVERY`, `MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
 src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
-measured. It measures those alone that the file lacks, that are of another version of the statistic, or that are named.
-A case makes both
-models of a pair out of random numbers; a statistic reads them without a checkpoint. Cases of common and swapped units
-say how far phi_MATCH's assumption reaches, and its size above them is no fault.
+measured. It measures those alone that the file lacks, that are of another version of the statistic or of fewer pairs,
+or that are named. A case makes both models of a pair out of random numbers; a statistic reads them without a
+checkpoint. Cases of common and swapped units say how far phi_MATCH's assumption reaches, and its size above them is no
+fault.
 """
 
 import argparse
@@ -187,6 +187,9 @@ def with_added(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[M
     return models
 
 
+#: tiny models that were trained or distilled: 45 of a kind, in 990 pairs
+STUDENTS = ("trained", "trained-tied", "distilled", "distilled-tied")
+MOST = 990
 _pairs: dict[str, Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]] = {}
 
 
@@ -215,6 +218,8 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
     },
     "dead": dead,
     "bridge": bridging,
+    "one-block": lambda shape, rng: two((1, *shape[1:]), rng),
+    "one-block-sorted": lambda shape, rng: tuple(model.ordered(by_size) for model in two((1, *shape[1:]), rng)),  # type: ignore[dict-item,return-value]
     **{
         f"sorted-{name}": lambda shape, rng, rule=rule: tuple(  # type: ignore[misc]
             model.ordered(lambda rows: np.argsort(rule(rows))) for model in two(shape, rng)
@@ -224,7 +229,7 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
     "added": with_added,
     **{
         name: lambda shape, rng, name=name: students(name, shape, rng)  # type: ignore[misc]
-        for name in ("trained", "trained-tied", "distilled", "distilled-tied")
+        for name in STUDENTS
     },
     "masked": masked,
     "repeated": repeated,
@@ -470,13 +475,14 @@ _SORTS = tuple(case for case in CASES if case.startswith("sorted-") and case not
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
 #: cases of every statistic, and others that bear on some
 EVERY = ("plain", "dead", "bridge", "masked", "sorted", "repeated", "tied-0.8")
+_ONE = ("one-block", "one-block-sorted")
 MEANT = {
-    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, *_UNKNOWN)),
-    **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),
-    "phi_anchor": ("common-5.5",),
-    "phi_unseen": ("added", "trained", "trained-tied", "distilled", "distilled-tied"),
-    **dict.fromkeys(("identify", "identify_kin"), ("added", *_SORTS, *_UNKNOWN)),
-    "compare": (*_UNKNOWN, "added"),
+    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, *_UNKNOWN, *_ONE)),
+    **dict.fromkeys(("phi_match", "phi_match_unsigned"), (*_TIES, *_ONE)),
+    "phi_anchor": ("common-5.5", *_ONE),
+    "phi_unseen": ("added", *STUDENTS),
+    **dict.fromkeys(("identify", "identify_kin"), ("added", "distilled", *_SORTS, *_UNKNOWN, *_ONE)),
+    "compare": (*_UNKNOWN, "added", "distilled"),  # and of one block, in a row of its own
 }
 
 
@@ -535,12 +541,15 @@ def main() -> None:
     for name in arguments.statistic or (*STATISTICS, "compare"):
         for case in arguments.cases or (*EVERY, *MEANT[name]):
             known = kept.get((name, case))
-            if known and known["version"] == version_of(name) and not arguments.cases:
+            enough = min(arguments.pairs, MOST) if case in STUDENTS else arguments.pairs
+            whole = known and int(known["pairs"]) >= enough and known["version"] == version_of(name)
+            if whole and not arguments.cases:
                 continue
             for statistic, measured in rates(case, name, arguments.pairs, shape).items():
                 print(statistic, case, *measured, sep="\t", flush=True)
                 made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
-                row = [statistic, case, *measured, *shape, 0, *made]
+                blocks = 1 if case in _ONE else shape[0]
+                row = [statistic, case, *measured, blocks, *shape[1:], 0, *made]
                 kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:
                 places = {key: n for n, key in enumerate((name, case) for name in MEASURED for case in CASES)}
