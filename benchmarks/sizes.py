@@ -11,6 +11,8 @@ fault.
 
 import argparse
 import csv
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,14 +23,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
-from provlab import provenance
+from provlab import provenance, studying
 from provlab.attest import fingerprint, kin
 from provlab.engine.sequential import independent
 from provlab.errors import NotComparableError, NoUnitsError
 from provlab.inference import evalues, pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
+from provlab.models.checkpoint import Checkpoint
 from provlab.report.family import LEVEL
 from provlab.report.outcome import ORDER, REJECTED, Evidence
 from provlab.statistics import get, order
@@ -40,7 +44,7 @@ from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
 from provlab.statistics.phi_u import correlation_with_identity
-from provlab.statistics.results import BlockResult
+from provlab.statistics.results import BlockResult, Outcome
 
 Array = NDArray[np.float64]
 LEVELS = (0.05, 0.01, 0.001)
@@ -486,6 +490,58 @@ MEANT = {
 }
 
 
+#: trained strangers, 24 bases of the zoo that differ in their seeds alone: as they are, and sorted by a rule
+ZOO = ("zoo", *(f"zoo-sorted-{rule}" for rule in UNKNOWN))
+MEANT["compare"] += ZOO
+SHORT = {"n_sequences": 32, "sequence_length": 32, "progress": False}
+
+
+def sorted_copy(source: str, rule: Callable[[Array], Array], folder: Path) -> str:
+    """Write a Llama model whose hidden units stand in the order of a rule; no output changes."""
+    checkpoint = Checkpoint.open(source)
+    shutil.copytree(checkpoint.folder(), folder)
+    tensors = {name: checkpoint.array(name) for name in checkpoint.tensor_names}
+    parts = anatomy.of(checkpoint)
+    for i in range(parts.n_blocks):
+        gate, up, down = (f"model.layers.{i}.mlp.{part}_proj.weight" for part in ("gate", "up", "down"))
+        order = np.argsort(rule(np.stack([tensors[gate], tensors[up], tensors[down].T])))
+        tensors |= {gate: tensors[gate][order], up: tensors[up][order], down: tensors[down][:, order]}
+    held = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+def of_zoo(case: str, n_models: int = 24) -> tuple[dict[str, list[float]], tuple[int, int, int]]:
+    """As `rates`, by all pairs of trained strangers as `provlab compare` has them, and the shape of these models.
+
+    One block is the second one, and 128 of the 192 units are read.
+    """
+    with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+        rule = UNKNOWN.get(case.removeprefix("zoo-sorted-"))
+        sources = [f"zoo:null-{k + 1:02}" for k in range(n_models)]
+        if rule:
+            sources = [sorted_copy(source, rule, Path(scratch) / source[4:]) for source in sources]
+        ways: dict[str, dict[str, Any]] = {
+            "compare": {"statistics": DEFAULT},
+            "compare_block": {"statistics": DEFAULT, "blocks": [1]},
+            "compare_units": {"statistics": ["phi_u"], "units": 128},
+        }
+        log10_p: dict[str, list[float | None]] = {}
+        for way, asked in ways.items():
+            pairs: dict[tuple[str, str], dict[str, Outcome | None]] = {}
+            for record in studying.study(sources, **asked, **SHORT).records:
+                pairs.setdefault((record.a, record.b), {})[record.statistic] = record.outcome
+            for results in pairs.values():
+                levels = {way: {name: outcome and outcome.log10_p for name, outcome in results.items()}}
+                if way == "compare" and (phi_u := results["phi_u"]):
+                    levels["compare_settled"] = {"phi_u": settled(phi_u.blocks)}
+                for row, p in levels.items():
+                    for ending, value in zip(ACCUSED, smallest_levels(p), strict=True):
+                        log10_p.setdefault(row + ending, []).append(value)
+        parts = anatomy.of(Checkpoint.open(sources[0]))
+        return counted(log10_p), (parts.n_blocks, *parts.shape("up", 0))
+
+
 def version_of(row: str) -> str:
     """Version of what a row measures, as it is now: of all tests that a verdict is made of."""
     if row.startswith("identify"):
@@ -510,6 +566,11 @@ def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed:
             for way, values in levels.items():
                 for row, p in zip(ACCUSED, values, strict=False):
                     log10_p.setdefault(way + row, []).append(p)
+    return counted(log10_p)
+
+
+def counted(log10_p: dict[str, list[float | None]]) -> dict[str, list[float]]:
+    """Return what `rates` does, of the p-values of each row."""
     measured = {}
     for row, column in log10_p.items():
         bounds = np.array([0.0 if p is None else p for p in column])
@@ -521,7 +582,7 @@ def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed:
 def main() -> None:
     """Print a row for each case and statistic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=[], metavar="CASE")
+    parser.add_argument("cases", nargs="*", choices=[[], *CASES, *ZOO], default=[], metavar="CASE")
     parser.add_argument(
         "--statistic", choices=[*STATISTICS, "compare"], action="append", help="may be given again (default: all)"
     )
@@ -541,18 +602,19 @@ def main() -> None:
     for name in arguments.statistic or (*STATISTICS, "compare"):
         for case in arguments.cases or (*EVERY, *MEANT[name]):
             known = kept.get((name, case))
-            enough = min(arguments.pairs, MOST) if case in STUDENTS else arguments.pairs
+            enough = min(arguments.pairs, MOST) if case in STUDENTS else arguments.pairs * (case not in ZOO)
             whole = known and int(known["pairs"]) >= enough and known["version"] == version_of(name)
             if whole and not arguments.cases:
                 continue
-            for statistic, measured in rates(case, name, arguments.pairs, shape).items():
+            found, of = of_zoo(case) if case in ZOO else (rates(case, name, arguments.pairs, shape), shape)
+            for statistic, measured in found.items():
                 print(statistic, case, *measured, sep="\t", flush=True)
                 made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
-                blocks = 1 if case in _ONE else shape[0]
-                row = [statistic, case, *measured, blocks, *shape[1:], 0, *made]
+                blocks = 1 if case in _ONE else of[0]
+                row = [statistic, case, *measured, blocks, *of[1:], 0, *made]
                 kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:
-                places = {key: n for n, key in enumerate((name, case) for name in MEASURED for case in CASES)}
+                places = {key: n for n, key in enumerate((name, case) for name in MEASURED for case in (*CASES, *ZOO))}
                 with arguments.csv.open("w", newline="", encoding="utf-8") as file:
                     writer = csv.DictWriter(file, header, lineterminator="\n")
                     writer.writeheader()
