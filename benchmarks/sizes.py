@@ -437,8 +437,8 @@ def verdicts(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float
     return {way: smallest_levels(p) for way, p in tested.items()}
 
 
-def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
-    """`provlab identify` of one model on a shelf of one: the level at which it says anything, or says kin."""
+def by_shelf(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float | None]]:
+    """`provlab identify` of one model on a shelf of one: the level at which it says anything, and says kin."""
     sides = []
     for model, table in zip((a, b), tables(a, b, rng), strict=True):
         prepared = (living_rows(rows.astype(np.float32), name="up")[0] for rows in model.up)
@@ -453,11 +453,15 @@ def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
         )
     tested = [test for test in kin.answer(sides[0], sides[1:]).tests if test["error"] is None]
     p = dict.fromkeys(kin.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
-    if not tested:
-        return None
-    return p[kin.BOTH] if name == "identify_kin" else min(p.values())
+    said, as_kin = (min(p.values()), p[kin.BOTH]) if tested else (None, None)
+    return {"identify": [said], "identify_kin": [as_kin]}
 
 
+#: what measures several rows together
+TOGETHER: dict[str, Callable[[Mlps, Mlps, np.random.Generator], dict[str, list[float | None]]]] = {
+    "identify": by_shelf,
+    "compare": verdicts,
+}
 #: statistic -> its log10 p of two models
 STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]] = {
     name: lambda a, b, rng, name=name, way=way: way(name, a, b, rng)  # type: ignore[misc]
@@ -466,14 +470,13 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
         (by_weights, ("phi_l2",)),
         (by_activations, ("phi_match", "phi_match_unsigned", "phi_anchor")),
         (by_embeddings, ("phi_unseen",)),
-        (by_shelf, ("identify", "identify_kin")),
     )
     for name in names
 }
 #: ways of `provlab compare`, measured together; two rows of each, *rejected*, and that or *by order alone*
 WAYS = ("compare", "compare_block", "compare_settled", "compare_units")
 ACCUSED = ("", "_by_order")
-MEASURED = (*STATISTICS, *(f"{way}{row}" for way in WAYS for row in ACCUSED))
+MEASURED = (*STATISTICS, "identify", "identify_kin", *(f"{way}{row}" for way in WAYS for row in ACCUSED))
 _UNKNOWN = tuple(f"sorted-{rule}" for rule in UNKNOWN)
 _SORTS = tuple(case for case in CASES if case.startswith("sorted-") and case not in _UNKNOWN)
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
@@ -485,7 +488,7 @@ MEANT = {
     **dict.fromkeys(("phi_match", "phi_match_unsigned"), (*_TIES, *_ONE)),
     "phi_anchor": ("common-5.5", *_ONE),
     "phi_unseen": ("added", *STUDENTS),
-    **dict.fromkeys(("identify", "identify_kin"), ("added", "distilled", *_SORTS, *_UNKNOWN, *_ONE)),
+    "identify": ("added", "distilled", *_SORTS, *_UNKNOWN, *_ONE),
     "compare": (*_UNKNOWN, "added", "distilled"),  # and of one block, in a row of its own
 }
 
@@ -493,6 +496,7 @@ MEANT = {
 #: trained strangers, 24 bases of the zoo that differ in their seeds alone: as they are, and sorted by a rule
 ZOO = ("zoo", *(f"zoo-sorted-{rule}" for rule in UNKNOWN))
 MEANT["compare"] += ZOO
+N_ZOO = 24
 SHORT = {"n_sequences": 32, "sequence_length": 32, "progress": False}
 
 
@@ -511,7 +515,7 @@ def sorted_copy(source: str, rule: Callable[[Array], Array], folder: Path) -> st
     return str(folder)
 
 
-def of_zoo(case: str, n_models: int = 24) -> tuple[dict[str, list[float]], tuple[int, int, int]]:
+def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tuple[int, int, int]]:
     """As `rates`, by all pairs of trained strangers as `provlab compare` has them, and the shape of these models.
 
     One block is the second one, and 128 of the 192 units are read.
@@ -542,6 +546,16 @@ def of_zoo(case: str, n_models: int = 24) -> tuple[dict[str, list[float]], tuple
         return counted(log10_p), (parts.n_blocks, *parts.shape("up", 0))
 
 
+def meant(name: str) -> tuple[str, ...]:
+    """Return the cases that bear on a statistic, or on the verdict."""
+    return (*EVERY, *MEANT[name])
+
+
+def enough(case: str, pairs: int) -> int:
+    """Return as many pairs as asked, or all that a case of trained models has."""
+    return {**dict.fromkeys(STUDENTS, MOST), **dict.fromkeys(ZOO, N_ZOO * (N_ZOO - 1) // 2)}.get(case, pairs)
+
+
 def version_of(row: str) -> str:
     """Version of what a row measures, as it is now: of all tests that a verdict is made of."""
     if row.startswith("identify"):
@@ -562,7 +576,7 @@ def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed:
     with suppress(StopIteration):
         for _ in range(n_pairs):
             a, b = CASES[case](shape, rng)
-            levels = verdicts(a, b, rng) if name == "compare" else {name: [STATISTICS[name](a, b, rng)]}
+            levels = TOGETHER[name](a, b, rng) if name in TOGETHER else {name: [STATISTICS[name](a, b, rng)]}
             for way, values in levels.items():
                 for row, p in zip(ACCUSED, values, strict=False):
                     log10_p.setdefault(way + row, []).append(p)
@@ -584,7 +598,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="*", choices=[[], *CASES, *ZOO], default=[], metavar="CASE")
     parser.add_argument(
-        "--statistic", choices=[*STATISTICS, "compare"], action="append", help="may be given again (default: all)"
+        "--statistic", choices=[*STATISTICS, *TOGETHER], action="append", help="may be given again (default: all)"
     )
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--units", type=int, default=48)
@@ -599,11 +613,11 @@ def main() -> None:
         with arguments.csv.open(newline="", encoding="utf-8") as file:
             kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
     print(*header[:6], sep="\t")
-    for name in arguments.statistic or (*STATISTICS, "compare"):
-        for case in arguments.cases or (*EVERY, *MEANT[name]):
+    for name in arguments.statistic or (*STATISTICS, *TOGETHER):
+        for case in arguments.cases or meant(name):
             known = kept.get((name, case))
-            enough = min(arguments.pairs, MOST) if case in STUDENTS else arguments.pairs * (case not in ZOO)
-            whole = known and int(known["pairs"]) >= enough and known["version"] == version_of(name)
+            asked = min(arguments.pairs, enough(case, arguments.pairs))
+            whole = known and int(known["pairs"]) >= asked and known["version"] == version_of(name)
             if whole and not arguments.cases:
                 continue
             found, of = of_zoo(case) if case in ZOO else (rates(case, name, arguments.pairs, shape), shape)
