@@ -3,14 +3,16 @@
 ``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`EVERY`, `MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
 src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
-measured. It measures those alone that the file lacks, that are of another version of the statistic, or that are named.
-A case makes both
-models of a pair out of random numbers; a statistic reads them without a checkpoint. Cases of common and swapped units
-say how far phi_MATCH's assumption reaches, and its size above them is no fault.
+measured. It measures those alone that the file lacks, that are of another version of the statistic or of fewer pairs,
+or that are named. A case makes both models of a pair out of random numbers; a statistic reads them without a
+checkpoint. Cases of common and swapped units say how far phi_MATCH's assumption reaches, and its size above them is no
+fault.
 """
 
 import argparse
 import csv
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,14 +23,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.numpy import save_file
 
-from provlab import provenance
+from provlab import provenance, studying
 from provlab.attest import fingerprint, kin
 from provlab.engine.sequential import independent
 from provlab.errors import NotComparableError, NoUnitsError
 from provlab.inference import evalues, pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
+from provlab.models.checkpoint import Checkpoint
 from provlab.report.family import LEVEL
 from provlab.report.outcome import ORDER, REJECTED, Evidence
 from provlab.statistics import get, order
@@ -40,7 +44,7 @@ from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
 from provlab.statistics.phi_u import correlation_with_identity
-from provlab.statistics.results import BlockResult
+from provlab.statistics.results import BlockResult, Outcome
 
 Array = NDArray[np.float64]
 LEVELS = (0.05, 0.01, 0.001)
@@ -187,6 +191,9 @@ def with_added(shape: tuple[int, int, int], rng: np.random.Generator) -> tuple[M
     return models
 
 
+#: tiny models that were trained or distilled: 45 of a kind, in 990 pairs
+STUDENTS = ("trained", "trained-tied", "distilled", "distilled-tied")
+MOST = 990
 _pairs: dict[str, Iterator[tuple[NDArray[np.float32], NDArray[np.float32]]]] = {}
 
 
@@ -215,6 +222,8 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
     },
     "dead": dead,
     "bridge": bridging,
+    "one-block": lambda shape, rng: two((1, *shape[1:]), rng),
+    "one-block-sorted": lambda shape, rng: tuple(model.ordered(by_size) for model in two((1, *shape[1:]), rng)),  # type: ignore[dict-item,return-value]
     **{
         f"sorted-{name}": lambda shape, rng, rule=rule: tuple(  # type: ignore[misc]
             model.ordered(lambda rows: np.argsort(rule(rows))) for model in two(shape, rng)
@@ -224,7 +233,7 @@ CASES: dict[str, Callable[[tuple[int, int, int], np.random.Generator], tuple[Mlp
     "added": with_added,
     **{
         name: lambda shape, rng, name=name: students(name, shape, rng)  # type: ignore[misc]
-        for name in ("trained", "trained-tied", "distilled", "distilled-tied")
+        for name in STUDENTS
     },
     "masked": masked,
     "repeated": repeated,
@@ -428,8 +437,8 @@ def verdicts(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float
     return {way: smallest_levels(p) for way, p in tested.items()}
 
 
-def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:
-    """`provlab identify` of one model on a shelf of one: the level at which it says anything, or says kin."""
+def by_shelf(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float | None]]:
+    """`provlab identify` of one model on a shelf of one: the level at which it says anything, and says kin."""
     sides = []
     for model, table in zip((a, b), tables(a, b, rng), strict=True):
         prepared = (living_rows(rows.astype(np.float32), name="up")[0] for rows in model.up)
@@ -444,11 +453,15 @@ def by_shelf(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | N
         )
     tested = [test for test in kin.answer(sides[0], sides[1:]).tests if test["error"] is None]
     p = dict.fromkeys(kin.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
-    if not tested:
-        return None
-    return p[kin.BOTH] if name == "identify_kin" else min(p.values())
+    said, as_kin = (min(p.values()), p[kin.BOTH]) if tested else (None, None)
+    return {"identify": [said], "identify_kin": [as_kin]}
 
 
+#: what measures several rows together
+TOGETHER: dict[str, Callable[[Mlps, Mlps, np.random.Generator], dict[str, list[float | None]]]] = {
+    "identify": by_shelf,
+    "compare": verdicts,
+}
 #: statistic -> its log10 p of two models
 STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]] = {
     name: lambda a, b, rng, name=name, way=way: way(name, a, b, rng)  # type: ignore[misc]
@@ -457,27 +470,90 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
         (by_weights, ("phi_l2",)),
         (by_activations, ("phi_match", "phi_match_unsigned", "phi_anchor")),
         (by_embeddings, ("phi_unseen",)),
-        (by_shelf, ("identify", "identify_kin")),
     )
     for name in names
 }
 #: ways of `provlab compare`, measured together; two rows of each, *rejected*, and that or *by order alone*
 WAYS = ("compare", "compare_block", "compare_settled", "compare_units")
 ACCUSED = ("", "_by_order")
-MEASURED = (*STATISTICS, *(f"{way}{row}" for way in WAYS for row in ACCUSED))
+MEASURED = (*STATISTICS, "identify", "identify_kin", *(f"{way}{row}" for way in WAYS for row in ACCUSED))
 _UNKNOWN = tuple(f"sorted-{rule}" for rule in UNKNOWN)
 _SORTS = tuple(case for case in CASES if case.startswith("sorted-") and case not in _UNKNOWN)
 _TIES = ("tied-0.7", "common-5", "common-5.5", "common-7", "swapped-50")
 #: cases of every statistic, and others that bear on some
 EVERY = ("plain", "dead", "bridge", "masked", "sorted", "repeated", "tied-0.8")
+_ONE = ("one-block", "one-block-sorted")
 MEANT = {
-    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, *_UNKNOWN)),
-    **dict.fromkeys(("phi_match", "phi_match_unsigned"), _TIES),
-    "phi_anchor": ("common-5.5",),
-    "phi_unseen": ("added", "trained", "trained-tied", "distilled", "distilled-tied"),
-    **dict.fromkeys(("identify", "identify_kin"), ("added", *_SORTS, *_UNKNOWN)),
-    "compare": (*_UNKNOWN, "added"),
+    **dict.fromkeys(("phi_u", "phi_h", "phi_l2"), (*_SORTS, *_UNKNOWN, *_ONE)),
+    **dict.fromkeys(("phi_match", "phi_match_unsigned"), (*_TIES, *_ONE)),
+    "phi_anchor": ("common-5.5", *_ONE),
+    "phi_unseen": ("added", *STUDENTS),
+    "identify": ("added", "distilled", *_SORTS, *_UNKNOWN, *_ONE),
+    "compare": (*_UNKNOWN, "added", "distilled"),  # and of one block, in a row of its own
 }
+
+
+#: trained strangers, 24 bases of the zoo that differ in their seeds alone: as they are, and sorted by a rule
+ZOO = ("zoo", *(f"zoo-sorted-{rule}" for rule in UNKNOWN))
+MEANT["compare"] += ZOO
+N_ZOO = 24
+SHORT = {"n_sequences": 32, "sequence_length": 32, "progress": False}
+
+
+def sorted_copy(source: str, rule: Callable[[Array], Array], folder: Path) -> str:
+    """Write a Llama model whose hidden units stand in the order of a rule; no output changes."""
+    checkpoint = Checkpoint.open(source)
+    shutil.copytree(checkpoint.folder(), folder)
+    tensors = {name: checkpoint.array(name) for name in checkpoint.tensor_names}
+    parts = anatomy.of(checkpoint)
+    for i in range(parts.n_blocks):
+        gate, up, down = (f"model.layers.{i}.mlp.{part}_proj.weight" for part in ("gate", "up", "down"))
+        order = np.argsort(rule(np.stack([tensors[gate], tensors[up], tensors[down].T])))
+        tensors |= {gate: tensors[gate][order], up: tensors[up][order], down: tensors[down][:, order]}
+    held = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    save_file(held, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tuple[int, int, int]]:
+    """As `rates`, by all pairs of trained strangers as `provlab compare` has them, and the shape of these models.
+
+    One block is the second one, and 128 of the 192 units are read.
+    """
+    with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+        rule = UNKNOWN.get(case.removeprefix("zoo-sorted-"))
+        sources = [f"zoo:null-{k + 1:02}" for k in range(n_models)]
+        if rule:
+            sources = [sorted_copy(source, rule, Path(scratch) / source[4:]) for source in sources]
+        ways: dict[str, dict[str, Any]] = {
+            "compare": {"statistics": DEFAULT},
+            "compare_block": {"statistics": DEFAULT, "blocks": [1]},
+            "compare_units": {"statistics": ["phi_u"], "units": 128},
+        }
+        log10_p: dict[str, list[float | None]] = {}
+        for way, asked in ways.items():
+            pairs: dict[tuple[str, str], dict[str, Outcome | None]] = {}
+            for record in studying.study(sources, **asked, **SHORT).records:
+                pairs.setdefault((record.a, record.b), {})[record.statistic] = record.outcome
+            for results in pairs.values():
+                levels = {way: {name: outcome and outcome.log10_p for name, outcome in results.items()}}
+                if way == "compare" and (phi_u := results["phi_u"]):
+                    levels["compare_settled"] = {"phi_u": settled(phi_u.blocks)}
+                for row, p in levels.items():
+                    for ending, value in zip(ACCUSED, smallest_levels(p), strict=True):
+                        log10_p.setdefault(row + ending, []).append(value)
+        parts = anatomy.of(Checkpoint.open(sources[0]))
+        return counted(log10_p), (parts.n_blocks, *parts.shape("up", 0))
+
+
+def meant(name: str) -> tuple[str, ...]:
+    """Return the cases that bear on a statistic, or on the verdict."""
+    return (*EVERY, *MEANT[name])
+
+
+def enough(case: str, pairs: int) -> int:
+    """Return as many pairs as asked, or all that a case of trained models has."""
+    return {**dict.fromkeys(STUDENTS, MOST), **dict.fromkeys(ZOO, N_ZOO * (N_ZOO - 1) // 2)}.get(case, pairs)
 
 
 def version_of(row: str) -> str:
@@ -500,10 +576,15 @@ def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed:
     with suppress(StopIteration):
         for _ in range(n_pairs):
             a, b = CASES[case](shape, rng)
-            levels = verdicts(a, b, rng) if name == "compare" else {name: [STATISTICS[name](a, b, rng)]}
+            levels = TOGETHER[name](a, b, rng) if name in TOGETHER else {name: [STATISTICS[name](a, b, rng)]}
             for way, values in levels.items():
                 for row, p in zip(ACCUSED, values, strict=False):
                     log10_p.setdefault(way + row, []).append(p)
+    return counted(log10_p)
+
+
+def counted(log10_p: dict[str, list[float | None]]) -> dict[str, list[float]]:
+    """Return what `rates` does, of the p-values of each row."""
     measured = {}
     for row, column in log10_p.items():
         bounds = np.array([0.0 if p is None else p for p in column])
@@ -515,9 +596,9 @@ def rates(case: str, name: str, n_pairs: int, shape: tuple[int, int, int], seed:
 def main() -> None:
     """Print a row for each case and statistic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[[], *CASES], default=[], metavar="CASE")
+    parser.add_argument("cases", nargs="*", choices=[[], *CASES, *ZOO], default=[], metavar="CASE")
     parser.add_argument(
-        "--statistic", choices=[*STATISTICS, "compare"], action="append", help="may be given again (default: all)"
+        "--statistic", choices=[*STATISTICS, *TOGETHER], action="append", help="may be given again (default: all)"
     )
     parser.add_argument("--pairs", type=int, default=1000)
     parser.add_argument("--units", type=int, default=48)
@@ -532,18 +613,22 @@ def main() -> None:
         with arguments.csv.open(newline="", encoding="utf-8") as file:
             kept = {(row["statistic"], row["case"]): row for row in csv.DictReader(file)}
     print(*header[:6], sep="\t")
-    for name in arguments.statistic or (*STATISTICS, "compare"):
-        for case in arguments.cases or (*EVERY, *MEANT[name]):
+    for name in arguments.statistic or (*STATISTICS, *TOGETHER):
+        for case in arguments.cases or meant(name):
             known = kept.get((name, case))
-            if known and known["version"] == version_of(name) and not arguments.cases:
+            asked = min(arguments.pairs, enough(case, arguments.pairs))
+            whole = known and int(known["pairs"]) >= asked and known["version"] == version_of(name)
+            if whole and not arguments.cases:
                 continue
-            for statistic, measured in rates(case, name, arguments.pairs, shape).items():
+            found, of = of_zoo(case) if case in ZOO else (rates(case, name, arguments.pairs, shape), shape)
+            for statistic, measured in found.items():
                 print(statistic, case, *measured, sep="\t", flush=True)
                 made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
-                row = [statistic, case, *measured, *shape, 0, *made]
+                blocks = 1 if case in _ONE else of[0]
+                row = [statistic, case, *measured, blocks, *of[1:], 0, *made]
                 kept[statistic, case] = dict(zip(header, row, strict=True))
             if arguments.csv:
-                places = {key: n for n, key in enumerate((name, case) for name in MEASURED for case in CASES)}
+                places = {key: n for n, key in enumerate((name, case) for name in MEASURED for case in (*CASES, *ZOO))}
                 with arguments.csv.open("w", newline="", encoding="utf-8") as file:
                     writer = csv.DictWriter(file, header, lineterminator="\n")
                     writer.writeheader()

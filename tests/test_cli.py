@@ -208,6 +208,19 @@ def test_compare_writes_json(run, models, tmp_path):
     assert json.loads(out)["models"][0]["source"] == models["base"]  # and nothing else on standard output
 
 
+def test_compare_and_study_run_models_on_a_text_of_the_readers(run, models, tmp_path):
+    """A verdict that asks for a text that both know must be one that the command can follow."""
+    (tmp_path / "own.txt").write_text("fold the blade and rinse it by hand " * 40, encoding="utf-8")
+    for command in ("compare", "study"):
+        asked = (command, models["base"], models["other"], "--statistic", "phi_match", "--sequences", "4")
+        status, out, _ = run(*asked, "--text", str(tmp_path / "own.txt"), "--json", "-")
+        assert status == 0
+        expected = Options(text="fold the blade and rinse it by hand " * 40).text_sha256
+        assert json.loads(out)["parameters"]["text"] == expected
+        status, _, error = run(*asked, "--text", str(tmp_path / "none.txt"))
+        assert (status, "none.txt cannot be read as UTF-8 text" in error) == (2, True)
+
+
 def test_a_script_can_fail_on_what_is_rejected(run, models):
     """Exit status 1 for a related pair, 0 for independent models and where it was not asked for."""
     for command in ("compare", "study"):

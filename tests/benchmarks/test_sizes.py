@@ -1,12 +1,20 @@
 """The committed sizes are of the statistics as they are: each row names the present version, and where it was made."""
 
 import csv
+import json
 from importlib import resources
+from pathlib import Path
 
+import numpy as np
 import pytest
 import sizes
+import torch
 
-UNKNOWN_RULES = [case for case in sizes.CASES if case.removeprefix("sorted-") in sizes.UNKNOWN]
+from provlab.models.checkpoint import Checkpoint
+
+UNKNOWN_RULES = [
+    case for case in (*sizes.CASES, *sizes.ZOO) if case.removeprefix("zoo-").removeprefix("sorted-") in sizes.UNKNOWN
+]
 
 
 def stale(rows):
@@ -48,7 +56,7 @@ def test_a_newer_version_makes_its_rows_stale(rows, monkeypatch):
     assert {name for name, _ in stale(rows)} >= {"phi_u", "compare", "compare_by_order"}
 
 
-@pytest.mark.parametrize("name", [*sizes.STATISTICS, "compare", "compare_block"])
+@pytest.mark.parametrize("name", [*sizes.STATISTICS, "identify", "identify_kin", "compare", "compare_block"])
 def test_every_test_and_the_verdict_have_their_plain_case(rows, name):
     """A row that goes missing would be no stale one."""
     assert (name, "plain") in {(row["statistic"], row["case"]) for row in rows}
@@ -78,3 +86,32 @@ def test_the_levels_of_a_verdict_are_those_of_its_words():
     assert accused == pytest.approx(-3 + 0.30103)
     assert sizes.smallest_levels({"phi_u": None}) == [None, None]
     assert sizes.smallest_levels({"phi_u": -9.0}) == [0.0, -9.0]
+
+
+def test_a_rule_sorts_a_trained_model_and_changes_no_output(new_model, save_model, tmp_path):
+    """Of both models of a pair by one rule; on the whole weights phi_U alone would accuse strangers so."""
+    model = new_model(1)
+    sources = [save_model(model, tmp_path / "plain")]
+    sources.append(sizes.sorted_copy(str(sources[0]), sizes.UNKNOWN["first"], tmp_path / "sorted"))
+    tokens = torch.arange(60).reshape(2, 30)
+    with torch.no_grad():
+        before, after = (type(model).from_pretrained(source)(tokens).logits for source in sources)
+    assert torch.allclose(before, after, atol=1e-5)
+    up = Checkpoint.open(sources[1]).array("model.layers.0.mlp.up_proj.weight")
+    assert (np.diff(up[:, 0]) >= 0).all()
+
+
+def test_every_cell_that_the_script_means_to_fill_is_filled_or_named_as_missing(rows):
+    """1,000 pairs, or as many as there are; planted: a row that is taken out is found."""
+    page = json.loads(Path("notebooks/attack_lab.ipynb").read_text(encoding="utf-8"))
+    words = "".join(line for cell in page["cells"] for line in cell["source"])
+
+    def short(rows):
+        """Cells that the page does not name as missing, or as measured on fewer pairs."""
+        pairs = {(row["statistic"], row["case"]): int(row["pairs"]) for row in rows}
+        cells = [(name, case) for name in (*sizes.STATISTICS, *sizes.TOGETHER) for case in sizes.meant(name)]
+        few = [cell for cell in cells if pairs.get(cell, 0) < sizes.enough(cell[1], 1000)]
+        return [(name, case) for name, case in few if f"`{name}` of `{case}`" not in words]
+
+    assert short(rows) == []
+    assert short(rows[1:]) == [(rows[0]["statistic"], rows[0]["case"])]

@@ -87,7 +87,7 @@ def test_two_models_that_say_the_same_of_every_input_are_not_one_function(compar
     sides = [changed(models[n], lambda network: network.lm_head.weight.zero_(), n) for n in ("base", "stranger")]
     result = compare(*sides, "phi_u", "phi_match_unsigned", "phi_jsd")
     assert result.records[2].outcome.value == 0
-    assert result.outcome == "not rejected"
+    assert result.outcome == "could not be tested"  # neither reads the text
 
 
 # Acquittals --------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_the_share_that_would_have_been_found_is_found():
 
 
 def test_the_figure_stands_in_the_verdict(compare, models):
-    message = compare(models["base"], models["other"]).verdict()
+    message = compare(models["base"], models["other"], "phi_match_unsigned", "phi_unseen").verdict()
     assert "phi_match_unsigned would have rejected, 90% of the time, if " in message
     assert "of the units of each block were the other's and still found their counterparts" in message
 
@@ -376,7 +376,7 @@ def test_what_nobody_calibrated_decides_nothing(own, models, compare):
     own(PhiDownChecked)
     result = compare(models["base"], models["tuned"], "phi_down_checked", "phi_match_unsigned")
     assert result.records[0].outcome.log10_p < -10
-    assert result.outcome == "not rejected"
+    assert result.outcome == "could not be tested"
     assert result.family.size == 1
     assert "Uncalibrated, and decides nothing: phi_down_checked 10^-" in result.verdict()
     alone = compare(models["base"], models["tuned"], "phi_down_checked")

@@ -156,6 +156,28 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 
 
+def add_text(parser: argparse.ArgumentParser) -> None:
+    """Add the text that models are run on."""
+    what = "held-out text that both models know (default: English prose that no zoo model has seen)"
+    parser.add_argument("--text", metavar="FILE", help=what)
+
+
+def text(flag: str, name: str | None) -> str | None:
+    """Return the text of a file; None stays None.
+
+    Raises
+    ------
+    InputError
+        If the file is no UTF-8 text.
+    """
+    if name is None:
+        return None
+    try:
+        return Path(name).read_text(encoding="utf-8-sig").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{flag} {name} cannot be read as UTF-8 text ({error})") from error
+
+
 def add_family(parser: argparse.ArgumentParser) -> None:
     """Add which tests are judged together, and by which error."""
     alone = "judge by this statistic alone, the others are description (default: all tests are one family)"

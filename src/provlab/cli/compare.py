@@ -12,6 +12,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_verbose(parser)
     common.add_json(parser)
     common.add_statistics(parser)
+    common.add_text(parser)
     common.add_part(parser)
     common.add_family(parser)
     common.add_status(parser)
@@ -37,6 +38,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     common.check_models((a, b))
     settings = common.statistics(arguments) | common.family(arguments)
     settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
+    if arguments.text:
+        settings["text"] = common.text("--text", arguments.text)
     comparison = compare(a, b, progress=common.seconds_between_bars(), **settings)
     common.report(arguments.report, "compare", settings, comparison)
     common.deliver(arguments.json, comparison.to_json, lambda: comparison, verbose=arguments.verbose)

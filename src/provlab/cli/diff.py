@@ -74,7 +74,7 @@ def _diff(arguments: argparse.Namespace) -> int:
         raise InputError("--level is that of --fail-above; give both")
     values = {
         **_text_or_items(arguments.text),
-        "prompt": _read("--prompt", arguments.prompt),
+        "prompt": common.text("--prompt", arguments.prompt),
         "references": arguments.reference,
         "z": _numbers("--range", arguments.range, ":", two=True),
         "shares": _numbers("--from-text", arguments.from_text, ":", two=True),
@@ -109,22 +109,12 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 def _text_or_items(name: str | None) -> dict[str, Any]:
     """A text, or the items of a file of JSON lines."""
-    content = _read("--text", name)
+    content = common.text("--text", name)
     if name is None or content is None or Path(name).suffix.lower() != ".jsonl":
         return {"text": content}
     from provlab.modeldiff.items import lines
 
     return {"items": lines(content)}
-
-
-def _read(flag: str, name: str | None) -> str | None:
-    """Return the text of a file."""
-    if name is None:
-        return None
-    try:
-        return Path(name).read_text(encoding="utf-8-sig").removesuffix("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{flag} {name} cannot be read as UTF-8 text ({error})") from error
 
 
 def _numbers(flag: str, text: str | None, between: str, *, two: bool = False) -> tuple[float, ...] | None:

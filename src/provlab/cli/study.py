@@ -17,6 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_verbose(parser)
     common.add_json(parser)
     common.add_statistics(parser)
+    common.add_text(parser)
     common.add_part(parser)
     common.add_family(parser)
     common.add_status(parser)
@@ -69,6 +70,7 @@ def _study(arguments: argparse.Namespace) -> int:
             memory=arguments.memory,
             workers=arguments.workers,
             executor=executor,
+            text=common.text("--text", arguments.text),
             **common.statistics(arguments),
             **common.family(arguments),
         )

@@ -9,7 +9,7 @@ A test rejects independence, and an adversary or an accident may be what it reje
   them, and the check for sorts knows some rules only.
 
 Where nothing rejects, it counts what could have (`Evidence.silent`), and asks whether both models read one text
-(`Evidence.unread`).
+(`Evidence.unread`) and whether anything looked beyond blocks of one index (`Evidence.in_place`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,6 +63,8 @@ class Evidence:
         The two models'.
     lent : tuple of bool
         Whether a model has no tokenizer, and was lent the other's ids, or random ones.
+    depth : int
+        Blocks of the deeper model; 0 where not known.
     """
 
     outcomes: Mapping[str, Outcome]
@@ -73,6 +75,7 @@ class Evidence:
     identical: bool
     names: tuple[str, str] = ("", "")
     lent: tuple[bool, bool] = (False, False)
+    depth: int = 0
 
     @classmethod
     def of(
@@ -99,7 +102,8 @@ class Evidence:
         agreeing = tuple(name for name, value in p.items() if value is not None and value <= _share(len(beside)))
         same = "digest" in a and a["digest"] == b.get("digest")
         called, lent = (a.get("name", ""), b.get("name", "")), (bool(a.get("lent_ids")), bool(b.get("lent_ids")))
-        return cls(outcomes, tested, rejecting, able, agreeing, same, called, lent)
+        depth = max(a.get("blocks") or 0, b.get("blocks") or 0)
+        return cls(outcomes, tested, rejecting, able, agreeing, same, called, lent, depth)
 
     @cached_property
     def outcome(self) -> str:
@@ -112,7 +116,7 @@ class Evidence:
             if any(ignores_order(name) for name in (*self.rejecting, *self.agreeing)):
                 return REJECTED
             return ROWS if flaws.ROWS.intersection(self.rejecting) - flaws.ORDERED else ORDER
-        return UNTESTED if self.silent or self.alike or self.unread else NOT_REJECTED
+        return UNTESTED if self.silent or self.in_place or self.alike or self.unread else NOT_REJECTED
 
     @property
     def silent(self) -> bool:
@@ -120,13 +124,39 @@ class Evidence:
         return not set(flaws.STANDING) & set(self.able)
 
     @property
+    def by_index(self) -> tuple[str, ...]:
+        """Tests that compared blocks of one index alone, where a copy's could stand at other places.
+
+        Of two blocks none can be moved without leaving out half of the model.
+        """
+        return tuple(
+            name
+            for name in self.tested
+            if (outcome := self.outcomes.get(name)) is not None
+            and outcome.detail.all_blocks is None
+            and outcome.blocks
+            and outcome.blocks[0].block is not None
+            and (len(outcome.blocks) > 2 or len(outcome.blocks) < self.depth)
+        )
+
+    @property
+    def in_place(self) -> bool:
+        """Whether tests could have rejected, and none of them if blocks had been moved.
+
+        A copy of many blocks that leaves out two and gets an empty one at either end costs little, and has no block at
+        its place. It keeps its embedding, which tests of rows and the stream score read, and is found among all blocks.
+        """
+        elsewhere = {*flaws.ROWS, *flaws.STANDING}.intersection(self.able).difference(self.by_index)
+        return not self.silent and not elsewhere and "stream_score" not in self.outcomes
+
+    @property
     def unread(self) -> Mapping[str, tuple[float, float] | None]:
         """Models of which nothing shows that the ids they were given mean the text to them.
 
         A copy whose tokens have other numbers reads nonsense where the other reads the text, and no unit of either then
         looks like one of the other's. That costs nothing: its own tokenizer is left out, or kept back and the other's
-        put in its place. So the loss of a model that was lent ids must be below that of the tokens' frequencies alone;
-        and so must that of a model with a tokenizer where the other model's is, which shows that it is a text.
+        put in its place. So the loss of either model must be below that of the tokens' frequencies alone. Where neither
+        is, the text tells nothing of the two. A loss that was not measured counts against models that were lent ids.
 
         Returns
         -------
@@ -134,11 +164,10 @@ class Evidence:
             Name -> its loss and that of the frequencies, in nats a token; None where phi_jsd did not measure them.
         """
         measured: list[tuple[float, float] | None] = [*self.losses] or [None, None]
-        reads = [losses is not None and losses[0] < losses[1] for losses in measured]
         return {
             name: losses
-            for name, losses, read, lent in zip(self.names, measured, reads, self.lent, strict=True)
-            if not read and (lent or (losses is not None and any(reads)))
+            for name, losses, lent in zip(self.names, measured, self.lent, strict=True)
+            if (lent if losses is None else losses[0] >= losses[1])
         }
 
     @property

@@ -42,6 +42,13 @@ _ANSWERS = {
 _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any choice that both share")
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
 _COPIED = "rows copied from one model into the other, which costs nothing"
+#: agreeing units of related models of the zoo write this share of the output of either, and more
+LEAST_OF_KIN = 0.4
+_FEW = (
+    f"In related models of the zoo it is {LEAST_OF_KIN:.0%} and more. Copies of the other's units that were joined to "
+    "a stranger look like this: on one pair of the zoo, copies that wrote 7% of the output cost 0.0003 nats, 30% 0.009."
+)
+UNABLE = "Independence could not be tested: "
 _NO_DESCENT = "A common origin is not descent: the test does not say which cause it was, nor which model came first."
 _SCORE = "near 1 for related models of our zoo, disguised or not, and near 0 for independent ones"
 
@@ -102,9 +109,7 @@ class Verdict:
         first = {ORDER: [_ORDER], ROWS: [_COPIED]}
         which = "no test says which" + ", nor which was first" * (self.outcome not in first)
         likeliest, *others = [*first.get(self.outcome, []), *_CAUSES]
-        why = (
-            [self._no_test()[0].removeprefix("Independence could not be tested: ")] if self.outcome == UNTESTED else []
-        )
+        why = [self._no_test()[0].removeprefix(UNABLE)] if self.outcome == UNTESTED else []
         hiding = [flaw.what for flaw in flaws.hiding(self._tested)] if self.outcome == NOT_REJECTED else []
         hiding += self._other_inputs_and_places() if self.outcome == NOT_REJECTED else []
         small = [self._not_corrected()] if self._small and self.outcome == UNTESTED else []
@@ -116,7 +121,7 @@ class Verdict:
             ("may be", [f"{which}: {likeliest}", *others] if strongest else []),
             ("ask too", [_names(advice)] if (advice := self._advice()) else []),
             ("not run", self._missing()),
-            ("mind", [*small, *self._read(), *_of_models(self._models), *self._family.remarks()]),
+            ("mind", [*small, *self._joined(), *self._read(), *_of_models(self._models), *self._family.remarks()]),
             ("fooled by", hiding),
         ]
         return [(label, sentences) for label, sentences in labelled if sentences]
@@ -226,13 +231,22 @@ class Verdict:
         return f"By {name} {whom} would agree as closely with a probability of about {_power(self._p[name])}{in_paper}."
 
     def _written(self) -> list[str]:
-        """How much of the MLPs' output the agreeing units write: nearly all in a copy, little where one was framed."""
+        """How much of the MLPs' output the agreeing units write: nearly all in a copy, little where one was framed.
+
+        No bar on the share decides, since copies may write more at a higher price: what looks like this is named.
+        """
         for name in self._rejecting:
             details = [block.detail for block in self._outcomes[name].blocks]
             shares = [min(detail.written) for detail in details if detail.written]
             if shares:
-                return [f"The units that agree by {name} write {np.mean(shares):.0%} of the output of the MLPs."]
+                share = float(np.mean(shares))
+                words = f"The units that agree by {name} write {share:.0%} of the output of the MLPs."
+                return [words, *[_FEW] * (share < LEAST_OF_KIN)]
         return []
+
+    def _joined(self) -> list[str]:
+        """Where the units that agree write little: how much, and what looks like this."""
+        return written if len(written := self._written()) > 1 else []
 
     def _no_rejection(self) -> list[str]:
         ours = [name for name in flaws.ORDER_FREE if name in self._family.statistics]
@@ -269,25 +283,32 @@ class Verdict:
             counts = " that counts" * (self._family.primary in (None, *self._p) and bool(self._p))
             gives = f"gave no p-value{counts}" if self._family.primary else f"gave a p-value{counts}"
             more = [f"Not asked for, and may test it: {_names(advice)}."] if (advice := self._advice()) else []
-            return [f"Independence could not be tested: {which} {gives}.", *more, *self._described()]
+            return [f"{UNABLE}{which} {gives}.", *more, *self._described()]
         if alike := self._evidence.alike:
             figures = [self._figure(name) for name in alike]
             sentences.append(
-                f"Independence could not be tested: {' and '.join(figures)}, as for related models, and no test "
+                f"{UNABLE}{' and '.join(figures)}, as for related models, and no test "
                 f"rejects: {tests} ({words}). These figures are descriptive: they accuse nobody, and where they stand "
                 "nobody is acquitted."
             )
         if unread := self._evidence.unread:
             sentences.append(
-                f"{'Moreover, nothing' if alike else 'Independence could not be tested: nothing'} shows that "
+                f"{'Moreover, nothing' if alike else f'{UNABLE}nothing'} shows that "
                 f"{' and '.join(unread)} read a text. {_nonsense(unread)} A copy whose tokens were numbered otherwise, "
                 "and whose tokenizer was left out or is another model's, looks like this; put its own tokenizer into "
-                "its folder, or give a text that it knows."
+                f"its folder, or give a text that {'both know' if len(unread) > 1 else 'it knows'} (--text)."
+            )
+        if self._evidence.in_place:
+            doing = "do not reject, and each pairs" if len(self._tested) > 1 else "does not reject, and pairs"
+            sentences.append(
+                f"{'Moreover, each test pairs' if sentences else f'{UNABLE}{tests} ({words}) {doing}'} blocks of one "
+                "index alone: a copy whose blocks were moved, some left out and empty ones put in, looks like this. "
+                "Compare all blocks with all (--all-blocks), or ask stream_score too, which reads the embeddings."
             )
         if self._evidence.silent:
             several = len(self._tested) > 1
-            does = f"Independence could not be tested: {tests} ({words}) {'do' if several else 'does'} not reject, and"
-            does = "Moreover," if alike or unread else does
+            does = f"{UNABLE}{tests} ({words}) {'do' if several else 'does'} not reject, and"
+            does = "Moreover," if sentences else does
             could = [name for name in self._tested if name in self._evidence.able]
             ways = "; ".join(
                 f"{flaw.what} (from {_names([n for n in could if n in flaw.fooled])})"
@@ -414,22 +435,12 @@ class Verdict:
         return [f"These disguises would hide a common origin: {'; '.join(ways)}.{tail}"] if ways else []
 
     def _other_inputs_and_places(self) -> list[str]:
-        """Say what hides where no loss shows that both read the text, and where blocks met those of their index alone.
-
-        A copy of many blocks that leaves out two and gets an empty one at either end has no block at its place.
-        """
+        """Say what hides where no loss was measured, and where blocks met those of their index alone."""
         on_text = [name for name in self._tested if "text_sha256" in registry.get(name).settings]
-        losses, tells = self._evidence.losses, "phi_jsd tells by its loss"
-        if losses:  # of both or of neither, see `Evidence.unread`
-            read = losses[0][0] < losses[0][1]
-            tells = "" if read else "neither shows by its loss that it reads this text: give one that they know"
-        by_index = [
-            name
-            for name in self._tested
-            if (outcome := self._outcomes[name]).detail.all_blocks is None and len(outcome.blocks) > 2
-        ]
+        measured, by_index = bool(self._evidence.losses), self._evidence.by_index
         return [
-            *[f"a tokenizer that is not the model's own (from {_names(on_text)}; {tells})"] * bool(on_text and tells),
+            *[f"a tokenizer that is not the model's own (from {_names(on_text)}; phi_jsd tells by its loss)"]
+            * (bool(on_text) and not measured),
             *[f"blocks moved, some left out and empty ones put in (from {_names(by_index)}; --all-blocks tells)"]
             * bool(by_index),
         ]
@@ -440,6 +451,7 @@ class Verdict:
             names = [*flaws.STANDING, *(name for name in flaws.ORDER_FREE if name not in flaws.ROWS)]
         elif self.outcome == UNTESTED and not (self._tested and self._evidence.unread):
             names = [*flaws.STANDING, *flaws.ORDER_FREE, *(() if self._tested else flaws.ANY_SHAPE)]
+            names = ["phi_unseen"] if self._evidence.in_place else names
         elif self.outcome == NOT_REJECTED and (hiding := flaws.hiding(self._tested)):
             names = [name for name in hiding[0].withstand if all(name in flaw.withstand for flaw in hiding)]
         else:

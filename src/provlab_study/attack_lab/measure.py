@@ -5,7 +5,7 @@ with a base that it has nothing to do with (size). All tests of one statistic ar
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -94,7 +94,7 @@ class LabTest:
     log10_p
         None where the statistic refused.
     adjusted
-        After Holm's correction over all tests of the statistic here.
+        After Holm's correction over all tests of the statistic here; `log10_p` for one that is judged alone.
     refused
         Why.
     """
@@ -112,7 +112,10 @@ class LabTest:
 
 
 def usable(family: OneBase, n_tests: int, options: Mapping[str, Any], store: Store) -> list[str]:
-    """Return the registered statistics that give a p-value small enough to be rejected among so many tests."""
+    """Return the registered statistics that give a p-value small enough to be rejected among so many tests.
+
+    Among one, those too that reject by themselves alone: the smallest p of phi_l2 is 0.01, with 99 permuted copies.
+    """
     study = studying.study(
         [family.origin, family.tune], statistics=list(REGISTRY), pairs=[(family.origin, family.tune)], store=store,
         progress=False, **options,
@@ -158,9 +161,12 @@ def made(
 
 def run(
     rows: Sequence[AttackRow], families: Sequence[OneBase], statistics: Sequence[str], store: Store,
-    *, steps: Mapping[str, int], n_trained: int, framing: Sequence[AttackRow] = (), **settings: Any,
+    *, steps: Mapping[str, int], n_trained: int, framing: Sequence[AttackRow] = (), alone: Sequence[str] = (),
+    **settings: Any,
 ) -> tuple[list[Instance], list[LabTest]]:  # fmt: skip
     """Attack every family by every row, compare, and correct; attacked models vanish when they are compared.
+
+    Statistics that are judged `alone` are not corrected.
 
     Attacks that train are tried on the first `n_trained` families.
 
@@ -200,9 +206,9 @@ def run(
                     requests.append((row, FRAMED, (family.origin, attacked)))
                 else:
                     requests += [(row, KIN, (family.origin, attacked)), (row, STRANGER, (family.stranger, attacked))]
-            tested += _compared(requests, family, statistics, store, settings)
+            tested += _compared(requests, family, [*statistics, *alone], store, settings)
     bar.close()
-    return instances, corrected(tested)
+    return instances, corrected(tested, alone)
 
 
 def _compared(
@@ -226,10 +232,13 @@ def _compared(
             yield LabTest(row.label, family.origin, against, statistic, log10_p, None, record.error)
 
 
-def corrected(tested: Iterable[LabTest]) -> list[LabTest]:
-    """Adjust p-values by Holm over all tests of each statistic, on kin, strangers and the framed together."""
-    result = list(tested)
-    for statistic in {test.statistic for test in result}:
+def corrected(tested: Iterable[LabTest], alone: Collection[str] = ()) -> list[LabTest]:
+    """Adjust p-values by Holm over all tests of each statistic, on kin, strangers and the framed together.
+
+    Those of statistics that are judged `alone` stay as they are.
+    """
+    result = [replace(test, adjusted=test.log10_p) if test.statistic in alone else test for test in tested]
+    for statistic in {test.statistic for test in result} - set(alone):
         places = [i for i, t in enumerate(result) if t.statistic == statistic and t.log10_p is not None]
         adjusted = pvalues.holm(np.array([result[i].log10_p for i in places], dtype=float))
         for i, value in zip(places, adjusted, strict=True):
