@@ -198,31 +198,31 @@ def bad_names(notebook, name):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
             for item in node.names:
-                known[item.asname or item.name] = found = named(node.module, item.name)
-                faults += [f"from {node.module} import {item.name}: there is none"] * (found is None)
+                known[item.asname or item.name] = thing = named(node.module, item.name)
+                faults += [f"from {node.module} import {item.name}: there is none"] * (thing is None)
     rebound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    known = {word: found for word, found in known.items() if found is not None and word not in rebound}
+    known = {word: thing for word, thing in known.items() if thing is not None and word not in rebound}
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id=word)) if isinstance(known.get(word), ModuleType):
-                found = getattr(known[word], node.attr, None) or named(known[word].__name__, node.attr)
-                faults += [f"{ast.unparse(node)}: there is none"] * (found is None)
+                thing = getattr(known[word], node.attr, None) or named(known[word].__name__, node.attr)
+                faults += [f"{ast.unparse(node)}: there is none"] * (thing is None)
             case ast.Name(id=word) if not isinstance(known.get(word), ModuleType):
-                found = known.get(word)
+                thing = known.get(word)
             case _:
                 continue
-        if id(node) in called and callable(found):
-            faults += does_not_take(found, called[id(node)])
+        if id(node) in called and callable(thing):
+            faults += does_not_take(thing, called[id(node)])
     return faults
 
 
 def named(module, name):
-    """What stands under a name in a module, or the module below it; None if there is neither."""
-    found = getattr(import_module(module), name, None)
-    if found is None and find_spec(module).submodule_search_locations and find_spec(f"{module}.{name}"):
+    """The thing of that name in a module, or the module of that name below it; None if there is neither."""
+    thing = getattr(import_module(module), name, None)
+    if thing is None and find_spec(module).submodule_search_locations and find_spec(f"{module}.{name}"):
         return import_module(f"{module}.{name}")
-    return found
+    return thing
 
 
 def does_not_take(function, call):

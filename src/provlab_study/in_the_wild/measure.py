@@ -112,11 +112,11 @@ def judged(pairs: Mapping[str, Sequence[Pair]], study: StudyReport, options: Opt
             scores[_HUREF.name] = float(np.mean(values))
         log10_p = _log10_p(records[a, b].values(), OURS)
         result.append({"a": a, "b": b, "kind": kind, "scores": scores, "log10_p": log10_p})
-    _ask_modeldna(result)
+    ask_modeldna(result)
     return result
 
 
-def _ask_modeldna(pairs: Sequence[dict[str, Any]]) -> None:
+def ask_modeldna(pairs: Sequence[dict[str, Any]]) -> None:
     """Add modelDNA's probability to the scores of pairs, where it is installed and compares the two."""
     if not modeldna.here() or not pairs:
         return
@@ -190,7 +190,7 @@ def wild_pairs(result: Sequence[WildModel], store: Store, options: Options) -> l
             | {"refused": {name: record.error for name, record in records.items() if record.error}}
             | {"blocks": (whole or {}).get("log10_p", [])}
         )
-    _ask_modeldna(pairs)
+    ask_modeldna(pairs)
     return pairs
 
 

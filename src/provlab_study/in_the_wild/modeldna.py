@@ -73,11 +73,11 @@ def probabilities(pairs: Sequence[tuple[Path, Path]]) -> list[float | None]:
         It ends in an error, or takes too long.
     """
     command = [sys.executable, "-c", _ASKED]
-    asked = json.dumps([[str(a), str(b)] for a, b in pairs])
+    folders = json.dumps([[str(a), str(b)] for a, b in pairs])
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}  # it is given folders, and need ask nobody
     try:
         done = subprocess.run(
-            command, input=asked, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False
+            command, input=folders, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise ProvlabError(f"modelDNA did not answer in {_PATIENCE} s; ask of fewer pairs") from error
