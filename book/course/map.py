@@ -50,7 +50,7 @@ WEEKS = (
                 (2, "how_it_scales", "How it scales"),
                 (3, "family_forest", "Family forest"),
             ],
-            [(1, "accusations", "Four accusations"), (3, "one_seed", "One seed")],
+            [(1, "accusations", "Five accusations"), (3, "one_seed", "One seed")],
         ],
     ),
 )

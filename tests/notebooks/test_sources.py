@@ -4,9 +4,13 @@ Nothing is executed here; `make test` runs them all in the smoke profile.
 """
 
 import ast
+import inspect
 import re
+from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 
 import nbformat
 import pytest
@@ -19,6 +23,7 @@ from provlab_study.publishing.plan import Plan
 
 BY_HAND, SOLUTION = "by-hand", "solution"  # tags of cells
 
+OURS = "provlab", "provlab_study"
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
@@ -186,7 +191,55 @@ def bad_skeleton(notebook, name):
     return [f"no heading {heading!r}" for heading in needed if heading not in headings]
 
 
+def bad_names(notebook, name):
+    """Names of ours that a page imports or calls exist and take these arguments, also where a smoke run never comes."""
+    tree = ast.parse("\n".join(code(cell) for cell in notebook.cells if cell.cell_type == "code"))
+    known, faults = {}, []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
+            for item in node.names:
+                known[item.asname or item.name] = thing = named(node.module, item.name)
+                faults += [f"from {node.module} import {item.name}: there is none"] * (thing is None)
+    rebound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    known = {word: thing for word, thing in known.items() if thing is not None and word not in rebound}
+    called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id=word)) if isinstance(known.get(word), ModuleType):
+                thing = getattr(known[word], node.attr, None) or named(known[word].__name__, node.attr)
+                faults += [f"{ast.unparse(node)}: there is none"] * (thing is None)
+            case ast.Name(id=word) if not isinstance(known.get(word), ModuleType):
+                thing = known.get(word)
+            case _:
+                continue
+        if id(node) in called and callable(thing):
+            faults += does_not_take(thing, called[id(node)])
+    return faults
+
+
+def named(module, name):
+    """The thing of that name in a module, or the module of that name below it; None if there is neither."""
+    thing = getattr(import_module(module), name, None)
+    if thing is None and find_spec(module).submodule_search_locations and find_spec(f"{module}.{name}"):
+        return import_module(f"{module}.{name}")
+    return thing
+
+
+def does_not_take(function, call):
+    """Say why a call does not fit the signature of what it calls; nothing where stars hide the arguments."""
+    if any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords):
+        return []
+    try:
+        inspect.signature(function).bind(*call.args, **{item.arg: item.value for item in call.keywords})
+    except TypeError as error:
+        return [f"{ast.unparse(call.func)}: {error}"]
+    except ValueError:  # a function of C has no signature
+        return []
+    return []
+
+
 CHECKS = {
+    "names": (bad_names, list(NOTEBOOKS)),
     "clean": (lambda notebook, name: unclean(notebook), list(NOTEBOOKS)),
     "parameters": (bad_parameters, list(NOTEBOOKS)),
     "begin": (bad_begin, list(NOTEBOOKS)),
@@ -350,6 +403,9 @@ PLANTED = [
     ("code", tag("suspected = ", "by-hand")),
     ("code", tag("checkpoint = ", "solution")),
     ("folds", add_to("run.summary(", '\nrun.measure("x", 1)')),
+    ("names", add_to("checkpoint = ", "\nif False:\n    plots.tabel(1)")),
+    ("names", add_to("checkpoint = ", "\nif False:\n    plots.table(1, capture='')")),
+    ("names", add_to("checkpoint = ", "\nfrom provlab.errors import NoError")),
     ("skeleton", replace("## What this does not show", "## Limits")),
 ]
 

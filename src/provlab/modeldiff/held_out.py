@@ -83,7 +83,8 @@ def pieces(ids: ArrayLike, length: int, n: int, *, seed: int = 0) -> NDArray[np.
     if not len(places):
         raise InputError(
             f"the text has no {length} tokens in a row that all models of the comparison have: {(text < 0).mean():.0%} "
-            "of its tokens are unknown words, control tokens, or of one model alone"
+            "of its tokens are unknown words, control tokens, or of one model alone; give a text of their own kind "
+            "(text=, --text FILE)"
         )
     apart: list[int] = []
     for place in places.tolist():

@@ -16,6 +16,7 @@ from provlab.errors import NotComparableError, ProvlabError, reason
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Model, Options
 from provlab.statistics.results import Outcome
+from provlab_study.in_the_wild import modeldna
 from provlab_study.in_the_wild.accusers import ACCUSERS, Accuser, Portrait
 from provlab_study.shared.huref import HUREF
 from provlab_study.shared.packages import WildModel
@@ -23,8 +24,10 @@ from provlab_study.shared.packages import WildModel
 STRANGERS, KIN, HIDDEN = "independent", "parent and child", "the same, permuted"
 #: the mean of HuRef's three cosines
 _HUREF = Accuser("HuRef's invariants", 0.8, "Zeng et al. (2024); threshold ours", lambda *_: None)
+_DNA = Accuser(f"modelDNA {modeldna.VERSION}", modeldna.DESCENT, "its own, to call descent", lambda *_: None)
 #: of others, as they stand in tables
-FIGURES: Sequence[Accuser] = (*ACCUSERS, _HUREF)
+FIGURES: Sequence[Accuser] = (*ACCUSERS, _HUREF, _DNA)
+DNA = _DNA.name
 OURS = ("phi_u", "phi_match_unsigned")
 #: of weights alone, which need no tokenizer and no network
 WILD = ("phi_u", "phi_e")
@@ -109,7 +112,19 @@ def judged(pairs: Mapping[str, Sequence[Pair]], study: StudyReport, options: Opt
             scores[_HUREF.name] = float(np.mean(values))
         log10_p = _log10_p(records[a, b].values(), OURS)
         result.append({"a": a, "b": b, "kind": kind, "scores": scores, "log10_p": log10_p})
+    ask_modeldna(result)
     return result
+
+
+def ask_modeldna(pairs: Sequence[dict[str, Any]]) -> None:
+    """Add modelDNA's probability to the scores of pairs, where it is installed and compares the two."""
+    if not modeldna.here() or not pairs:
+        return
+    folder = cache(lambda source: Model.open(source, allow_pickle=True).checkpoint.folder())
+    answers = modeldna.probabilities([(folder(pair["a"]), folder(pair["b"])) for pair in pairs])
+    for pair, probability in zip(pairs, answers, strict=True):
+        if probability is not None:
+            pair["scores"][DNA] = probability
 
 
 def _log10_p(records: Iterable[PairRecord], names: Sequence[str]) -> dict[str, float]:
@@ -143,6 +158,8 @@ def unreadable(result: Iterable[WildModel]) -> dict[str, str]:
 def wild_pairs(result: Sequence[WildModel], store: Store, options: Options) -> list[dict[str, Any]]:
     """Compare all pairs by `WILD`, and let the figures speak of those that a statistic compares.
 
+    modelDNA is asked of all pairs.
+
     Returns
     -------
     list of dict
@@ -173,6 +190,7 @@ def wild_pairs(result: Sequence[WildModel], store: Store, options: Options) -> l
             | {"refused": {name: record.error for name, record in records.items() if record.error}}
             | {"blocks": (whole or {}).get("log10_p", [])}
         )
+    ask_modeldna(pairs)
     return pairs
 
 

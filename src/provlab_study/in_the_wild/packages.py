@@ -1,7 +1,6 @@
-"""The models that this page reads: all transformers in packages."""
+"""The models that this page reads: all transformers in packages that no other page has a layout for."""
 
-from provlab_study.shared.packages import Carried, models
+from provlab_study.shared.packages import carried_for
 
-#: PLM-CS has a page and a layout of its own
-CARRIED = Carried(tuple(name for name, model in models().items() if model.lineage != "plm-cs"))
+CARRIED = carried_for("in_the_wild")
 missing, obtain = CARRIED.missing, CARRIED.obtain

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 from provlab.forest import fossils
 from provlab.inference import matching, pvalues
 from provlab_study.one_seed import replay
-from provlab_study.one_seed.layout import LAYERS, PlmCs
+from provlab_study.one_seed.layout import LAYERS, IgFold, PlmCs
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two of the six.
+    """Two of one set.
 
     Attributes
     ----------
     a, b
-        Atoms.
+        Atoms, or the numbers of an ensemble's networks.
     phi_u, phi_k
-        log10 p over both blocks: of up projections, and of key biases.
+        log10 p over all blocks: of up projections, and of key biases.
     agree, units
         Units that the matching leaves in their places, of how many.
     cosine
@@ -83,10 +83,10 @@ class SharedTraining:
     share: float
 
 
-def pairs(models: Mapping[str, PlmCs]) -> list[Pair]:
+def pairs(models: Mapping[str, PlmCs] | Mapping[str, IgFold]) -> list[Pair]:
     """Compare all pairs by phi_U of the up projections and phi_K of the key biases."""
     result = []
-    for a, b in combinations(models.values(), 2):
+    for (name, a), (other, b) in combinations(models.items(), 2):
         log10_p, agree = [], 0
         for first, second in zip(a.up, b.up, strict=True):
             partners = matching.match(first, second).indices  # (2048,): unit of b for each unit of a
@@ -96,8 +96,16 @@ def pairs(models: Mapping[str, PlmCs]) -> list[Pair]:
         cosine = float(flat[0] @ flat[1] / np.linalg.norm(flat[0]) / np.linalg.norm(flat[1]))
         phi_k = fossils.common_draw(a.key_biases, b.key_biases).log10_p
         units = sum(len(up) for up in a.up)
-        result.append(Pair(a.atom, b.atom, pvalues.fisher(log10_p), phi_k, agree, units, cosine))
+        result.append(Pair(name, other, pvalues.fisher(log10_p), phi_k, agree, units, cosine))
     return result
+
+
+def figures_of(a: IgFold, b: IgFold) -> dict[str, float]:
+    """Two figures of public accusations: the mean cosine of norms, and the correlation over blocks of spreads."""
+    cosines = [float(x @ y / np.linalg.norm(x) / np.linalg.norm(y)) for x, y in zip(a.norms, b.norms, strict=True)]
+    spreads = [[[matrix.std() for matrix in of_role] for of_role in item.attention.values()] for item in (a, b)]
+    alike = [float(np.corrcoef(first, second)[0, 1]) for first, second in zip(*spreads, strict=True)]
+    return {"cosine of norm weights": float(np.mean(cosines)), "spread of attention": float(np.mean(alike))}
 
 
 def biases_of(seed: int) -> dict[int, NDArray[np.floating]]:

