@@ -72,7 +72,7 @@ COMMANDS = {
     "128,256": (128_256, 25, 100),
     "32,000, 100 tokens": (32_000, 100, 200),
 }
-#: vocabulary, tokens of an input, steps of each chain: 60 steps at 25 tokens gave 22 effective draws of the 100 asked for
+#: vocabulary, tokens of an input, steps of a chain: 60 at 25 tokens gave 22 effective draws of the 100 asked for
 EXCHANGES = {"32,000, exchange": (32_000, 25, 400), "32,000, 100 tokens, exchange": (32_000, 100, 100)}
 CHAINS = 4  # of an exchange
 COLUMNS = (
