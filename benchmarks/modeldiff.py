@@ -72,8 +72,9 @@ COMMANDS = {
     "128,256": (128_256, 25, 100),
     "32,000, 100 tokens": (32_000, 100, 200),
 }
-EXCHANGES = {"32,000, exchange": (32_000, 25), "32,000, 100 tokens, exchange": (32_000, 100)}
-CHAINS, STEPS = 4, 60  # of an exchange
+#: vocabulary, tokens of an input, steps of a chain: 60 at 25 tokens gave 22 effective draws of the 100 asked for
+EXCHANGES = {"32,000, exchange": (32_000, 25, 400), "32,000, 100 tokens, exchange": (32_000, 100, 100)}
+CHAINS = 4  # of an exchange
 COLUMNS = (
     "row", "vocabulary", "length", "n", "way", "cpu", "system", "memory", "outputs", "in_z", "each", "rhat", "least",
     "note", "commit", "date", "machine",
@@ -310,11 +311,11 @@ def command(folder: Path, vocabulary: int, length: int, n: int) -> dict[str, Any
     }  # fmt: skip
 
 
-def by_exchange(folder: Path, length: int) -> dict[str, Any]:
+def by_exchange(folder: Path, length: int, steps: int) -> dict[str, Any]:
     """Replica exchange of A, its ladder laid from infinity to the model's own temperature."""
     (model,) = pipeline.open_models([str(folder / "a")], progress=False).values()
     started = time.process_time()
-    settings = pipeline.Exchange(length, n_chains=CHAINS, n_steps=STEPS)
+    settings = pipeline.Exchange(length, n_chains=CHAINS, n_steps=steps)
     samples = pipeline.exchanged(model, settings, ArrayCache(folder / "kept"))
     seconds, gate = time.process_time() - started, converged(samples)
     try:
@@ -325,7 +326,7 @@ def by_exchange(folder: Path, length: int) -> dict[str, Any]:
     except NotConverged as error:
         worth, why = math.nan, str(error)
     return {
-        "way": f"exchange, {CHAINS} chains, {STEPS} steps, {len(samples.temperatures)} levels", "cpu": seconds,
+        "way": f"exchange, {CHAINS} chains, {steps} steps, {len(samples.temperatures)} levels", "cpu": seconds,
         "in_z": worth, "each": seconds / worth, "rhat": float(np.nanmax(gate.rhat)), "least": float(gate.ess.min()),
         "note": why,
     }  # fmt: skip
@@ -341,11 +342,11 @@ def whole(names: list[str]) -> None:
     for name in names or [*COMMANDS, *EXCHANGES]:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
-            vocabulary, length, *n = (COMMANDS | EXCHANGES)[name]
+            vocabulary, length, n = (COMMANDS | EXCHANGES)[name]
             certain(folder, vocabulary)
-            row = command(folder, vocabulary, length, *n) if n else by_exchange(folder, length)
+            row = command(folder, vocabulary, length, n) if name in COMMANDS else by_exchange(folder, length, n)
         row = dict.fromkeys(COLUMNS, "") | {"row": name, "vocabulary": vocabulary, "length": length} | row | about
-        row |= {"n": n[0] if n else CHAINS * STEPS}
+        row |= {"n": n if name in COMMANDS else CHAINS * n}
         print(row, flush=True)
         new = not WHOLE.exists()
         with WHOLE.open("a", encoding="utf-8", newline="") as file:

@@ -28,6 +28,7 @@ from provlab.report.outputs import (
     finite,
     groups_table,
     lines_table,
+    loss_words,
     number,
     percent,
 )
@@ -228,8 +229,7 @@ class Difference(views.Report):
         if place := result["place"]:
             parts["where"] = place[:1].upper() + place[1:]
         if self.text_loss:
-            of = self.text_loss[2]
-            parts["text"] = f"On {self.apart.where} B costs {_signed(of)} nats per token against A"
+            parts["text"] = f"On {self.apart.where} B's loss is {loss_words(self.text_loss[2])}"
         if self.items:
             parts["answers"] = result["items"] = items_words(self.items)
         return result, parts
@@ -533,10 +533,6 @@ def check_limit(above: float, level: float, references: int) -> None:
             "with no reference any two models are farther apart than 0; give references (--reference MODEL), or a "
             "limit above 0"
         )
-
-
-def _signed(values: Sequence[float]) -> str:
-    return ("+" if values[0] >= 0 else "") + number(values)
 
 
 def _factor(log10: float) -> str:

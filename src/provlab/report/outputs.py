@@ -17,6 +17,7 @@ INPUT = views.Marked.of(
     f"(<span style='{_LESS}1)'>less</span>, <span style='{_MORE}1)'>more</span> likely for B)",
 )
 _LONGEST = 120  # characters of an example in text
+_MOST = 0.5  # of a group: a token at which fewer of its outputs part first tells nothing
 _CONCENTRATED, _EVEN = 0.25, 0.4  # share of the outputs that carries half of the divergence: below, and from which on
 
 
@@ -119,7 +120,7 @@ class Output:
         return f"{how}half of it lies in {percent(self.half)} of what {side} writes)"
 
     def place(self, side: str) -> str:
-        """The largest group of disputed outputs, and the token at which it parts first."""
+        """The largest group of disputed outputs, and the token at which most of them part first, if most do at one."""
         if not self.groups:
             return ""
         largest = self.groups[0]
@@ -127,9 +128,9 @@ class Output:
             f"its largest group ({' | '.join(largest.tokens)}) is {percent(largest.share)} of what {side} writes and "
             f"carries {percent(largest.divergence)} of the divergence"
         )
-        if largest.first:
+        if largest.first and largest.first[1] >= _MOST:
             token, share = largest.first
-            words += f"; in {share:.0%} of it the two models part first at {token!r}"
+            words += f"; in {share:.0%} of these outputs the two models part first at {token!r}"
         return words
 
 
@@ -188,6 +189,16 @@ def number(values: Sequence[float]) -> str:
     if 0 < abs(value) < 0.01:
         return f"{value:.2g} ({low:.2g} to {high:.2g})"
     return format_interval(value, low, high)
+
+
+def loss_words(apart: Sequence[float]) -> str:
+    """B's loss beside A's in words, from the difference: higher, lower, or not shown to differ."""
+    value, low, high = apart
+    if low <= 0 <= high and np.isfinite([low, high]).all():
+        return f"not shown to differ from A's (by {number(apart)} nats per token)"
+    lower = value < 0
+    by = number([-value, -high, -low] if lower else apart)
+    return f"{by} nats per token {'lower' if lower else 'higher'} than A's (perplexity {np.exp(value):.3g} times A's)"
 
 
 def finite(values: Iterable[float]) -> list[float | None]:

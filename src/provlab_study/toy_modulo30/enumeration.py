@@ -100,7 +100,12 @@ class Space:
 
     def where(self, rule: Callable[[Tokens], NDArray[np.bool_]]) -> NDArray[np.bool_]:
         """Which sequences keep a rule, ``(size,)`` in lexicographic order; `rule` maps ``(n, length)`` to ``(n,)``."""
-        return np.concatenate([rule(unit.tokens(np.arange(unit.size))) for unit in self.units()])
+        units, kept = self.units(), []
+        tokens = units[0].tokens(np.arange(units[0].size))  # units differ in their heads alone
+        for unit in units:
+            tokens[:, : len(unit.head)] = unit.head
+            kept.append(rule(tokens))
+        return np.concatenate(kept)
 
 
 @dataclass(frozen=True, eq=False)
