@@ -231,7 +231,7 @@ def test_a_script_can_fail_on_what_is_rejected(run, models):
 
 @pytest.mark.parametrize("command", ["run", "reproduce", "claims"])
 def test_a_command_of_a_study_that_is_not_installed_says_how_it_comes(run, monkeypatch, command):
-    monkeypatch.setattr("provlab.plugins.metadata.entry_points", lambda **_: [])
+    monkeypatch.setattr("provlab.plugins.named", lambda _: {})
     status, out, err = run(command, "x", "--no-such-option")
     assert (status, out) == (2, "")
     assert err == (
@@ -254,8 +254,8 @@ def test_another_package_adds_a_command(run, monkeypatch, tmp_path):
     code = "def add(parser):\n    parser.set_defaults(command=lambda _: print('it rains') or 0)\n"
     (tmp_path / "weather" / "today.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    points = [metadata.EntryPoint("today", "weather.today", "provlab.commands")]
-    monkeypatch.setattr("provlab.plugins.metadata.entry_points", lambda **_: points)
+    point = metadata.EntryPoint("today", "weather.today", "provlab.commands")
+    monkeypatch.setattr("provlab.plugins.named", lambda _: {"today": point})
     assert run("today") == (0, "it rains\n", "")
     assert "today     a command of weather" in run("--help")[1]
 

@@ -47,7 +47,7 @@ def brought(monkeypatch):
     there = plugins.named
     point = SimpleNamespace(load=lambda: FORMAT)
     monkeypatch.setattr(
-        plugins, "named", lambda group: there(group) | ({"npz": point} if group == plugins.CONTAINERS else {})
+        plugins, "named", lambda group: {**there(group)} | ({"npz": point} if group == plugins.CONTAINERS else {})
     )
     container._format_of.cache_clear()
     yield
