@@ -89,7 +89,7 @@ def test_the_levels_of_a_verdict_are_those_of_its_words():
 
 
 def test_a_rule_sorts_a_trained_model_and_changes_no_output(new_model, save_model, tmp_path):
-    """Of both models of a pair by one rule; on the whole weights phi_U alone would accuse strangers so."""
+    """Both models of a pair are sorted so, and phi_U would accuse strangers by that alone."""
     model = new_model(1)
     sources = [save_model(model, tmp_path / "plain")]
     sources.append(sizes.sorted_copy(str(sources[0]), sizes.UNKNOWN["first"], tmp_path / "sorted"))
