@@ -5,8 +5,8 @@ benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` a
 src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
 measured. It measures those alone that the file lacks, that are of another version of the statistic or of fewer pairs,
 or that are named. A case makes both models of a pair out of random numbers; a statistic reads them without a
-checkpoint. Cases of common and swapped units say how far phi_MATCH's assumption reaches, and its size above them is no
-fault.
+checkpoint. Those of the zoo are trained models, which the zoo trains where they are not there yet. Cases of common and
+swapped units say how far phi_MATCH's assumption reaches, and its size above them is no fault.
 """
 
 import argparse
@@ -453,8 +453,8 @@ def by_shelf(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float
         )
     tested = [test for test in kin.answer(sides[0], sides[1:]).tests if test["error"] is None]
     p = dict.fromkeys(kin.TESTS, 0.0) | {test["test"]: test["adjusted_log10_p"] for test in tested}
-    said, as_kin = (min(p.values()), p[kin.BOTH]) if tested else (None, None)
-    return {"identify": [said], "identify_kin": [as_kin]}
+    any_answer, as_kin = (min(p.values()), p[kin.BOTH]) if tested else (None, None)
+    return {"identify": [any_answer], "identify_kin": [as_kin]}
 
 
 #: what measures several rows together
@@ -525,15 +525,15 @@ def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tu
         sources = [f"zoo:null-{k + 1:02}" for k in range(n_models)]
         if rule:
             sources = [sorted_copy(source, rule, Path(scratch) / source[4:]) for source in sources]
-        ways: dict[str, dict[str, Any]] = {
+        settings: dict[str, dict[str, Any]] = {
             "compare": {"statistics": DEFAULT},
             "compare_block": {"statistics": DEFAULT, "blocks": [1]},
             "compare_units": {"statistics": ["phi_u"], "units": 128},
         }
         log10_p: dict[str, list[float | None]] = {}
-        for way, asked in ways.items():
+        for way, options in settings.items():
             pairs: dict[tuple[str, str], dict[str, Outcome | None]] = {}
-            for record in studying.study(sources, **asked, **SHORT).records:
+            for record in studying.study(sources, **options, **SHORT).records:
                 pairs.setdefault((record.a, record.b), {})[record.statistic] = record.outcome
             for results in pairs.values():
                 levels = {way: {name: outcome and outcome.log10_p for name, outcome in results.items()}}
@@ -616,12 +616,12 @@ def main() -> None:
     for name in arguments.statistic or (*STATISTICS, *TOGETHER):
         for case in arguments.cases or meant(name):
             known = kept.get((name, case))
-            asked = min(arguments.pairs, enough(case, arguments.pairs))
-            whole = known and int(known["pairs"]) >= asked and known["version"] == version_of(name)
+            wanted_pairs = min(arguments.pairs, enough(case, arguments.pairs))
+            whole = known and int(known["pairs"]) >= wanted_pairs and known["version"] == version_of(name)
             if whole and not arguments.cases:
                 continue
-            found, of = of_zoo(case) if case in ZOO else (rates(case, name, arguments.pairs, shape), shape)
-            for statistic, measured in found.items():
+            shares_of, of = of_zoo(case) if case in ZOO else (rates(case, name, arguments.pairs, shape), shape)
+            for statistic, measured in shares_of.items():
                 print(statistic, case, *measured, sep="\t", flush=True)
                 made = [date.today().isoformat(), version_of(statistic), provenance.commit(), provenance.processor()]
                 blocks = 1 if case in _ONE else of[0]

@@ -212,12 +212,12 @@ def test_compare_and_study_run_models_on_a_text_of_the_readers(run, models, tmp_
     """A verdict that asks for a text that both know must be one that the command can follow."""
     (tmp_path / "own.txt").write_text("fold the blade and rinse it by hand " * 40, encoding="utf-8")
     for command in ("compare", "study"):
-        asked = (command, models["base"], models["other"], "--statistic", "phi_match", "--sequences", "4")
-        status, out, _ = run(*asked, "--text", str(tmp_path / "own.txt"), "--json", "-")
+        arguments = (command, models["base"], models["other"], "--statistic", "phi_match", "--sequences", "4")
+        status, out, _ = run(*arguments, "--text", str(tmp_path / "own.txt"), "--json", "-")
         assert status == 0
         expected = Options(text="fold the blade and rinse it by hand " * 40).text_sha256
         assert json.loads(out)["parameters"]["text"] == expected
-        status, _, error = run(*asked, "--text", str(tmp_path / "none.txt"))
+        status, _, error = run(*arguments, "--text", str(tmp_path / "none.txt"))
         assert (status, "none.txt cannot be read as UTF-8 text" in error) == (2, True)
 
 

@@ -127,7 +127,7 @@ class Evidence:
     def by_index(self) -> tuple[str, ...]:
         """Tests that compared blocks of one index alone, where a copy's could stand at other places.
 
-        Of two blocks none can be moved without leaving out half of the model.
+        No block of two can be moved without leaving out half of the model.
         """
         return tuple(
             name
