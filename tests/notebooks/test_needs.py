@@ -69,6 +69,18 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
         ("distillation", {"bases": ["/a", "/b"]}, "with bases give tunes too"),
         ("distillation", {"bases": ["/a", "/b"], "tunes": ["/c", "/d", "/e"]}, "for each of tunes its base"),
         ("encoders_and_fused", {"encoder": "/a"}, "with encoder give classifier and other_encoders too"),
+        (
+            "encoders_and_fused",
+            {
+                "encoder": "/a",
+                "classifier": "/b",
+                "other_encoders": ["/c"],
+                "fused": "/a",
+                "fused_tuned": "/d",
+                "other_fused": [],
+            },
+            "each model once, as an encoder or as one with fused projections",
+        ),
         ("mlp_retraining", {"base": "/a"}, "with base give tuned and stranger too"),
         ("miqu", {"base": "/a", "leak": "/b"}, "with base give controls too"),
         ("model_diff", {"small": "/a"}, "with small give medium too"),
