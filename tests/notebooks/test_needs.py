@@ -96,6 +96,12 @@ def test_what_is_lacking_is_said_in_one_line_before_anything_is_computed(name, p
     assert "\n" not in str(refused.value)
 
 
+def test_models_with_gates_are_refused_before_students_are_trained(models):
+    given = {"bases": [models["base"], models["other"]], "tunes": [models["tuned"]]}
+    with pytest.raises(ProvlabError, match="distillation needs models without gates: bases and tunes"):
+        begun("distillation", given)
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "left_out"),
     [
