@@ -96,6 +96,11 @@ def test_what_is_lacking_is_said_in_one_line_before_anything_is_computed(name, p
     assert "\n" not in str(refused.value)
 
 
+def test_models_of_other_tokens_are_refused_before_anything_is_listed(models):
+    with pytest.raises(ProvlabError, match="toy_modulo30 needs models of ten tokens: small, large, third"):
+        begun("toy_modulo30", {"small": models["base"], "large": models["tuned"], "third": models["other"]})
+
+
 def test_models_with_gates_are_refused_before_students_are_trained(models):
     given = {"bases": [models["base"], models["other"]], "tunes": [models["tuned"]]}
     with pytest.raises(ProvlabError, match="distillation needs models without gates: bases and tunes"):
