@@ -102,9 +102,9 @@ def test_models_of_other_tokens_are_refused_before_anything_is_listed(models):
 
 
 def test_models_with_gates_are_refused_before_students_are_trained(models):
-    given = {"bases": [models["base"], models["other"]], "tunes": [models["tuned"]]}
+    parameters = {"bases": [models["base"], models["other"]], "tunes": [models["tuned"]]}
     with pytest.raises(ProvlabError, match="distillation needs models without gates: bases and tunes"):
-        begun("distillation", given)
+        begun("distillation", parameters)
 
 
 @pytest.mark.parametrize(
