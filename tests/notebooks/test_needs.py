@@ -69,6 +69,18 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
         ("distillation", {"bases": ["/a", "/b"]}, "with bases give tunes too"),
         ("distillation", {"bases": ["/a", "/b"], "tunes": ["/c", "/d", "/e"]}, "for each of tunes its base"),
         ("encoders_and_fused", {"encoder": "/a"}, "with encoder give classifier and other_encoders too"),
+        (
+            "encoders_and_fused",
+            {
+                "encoder": "/a",
+                "classifier": "/b",
+                "other_encoders": ["/c"],
+                "fused": "/a",
+                "fused_tuned": "/d",
+                "other_fused": [],
+            },
+            "each model once, as an encoder or as one with fused projections",
+        ),
         ("mlp_retraining", {"base": "/a"}, "with base give tuned and stranger too"),
         ("miqu", {"base": "/a", "leak": "/b"}, "with base give controls too"),
         ("model_diff", {"small": "/a"}, "with small give medium too"),
@@ -82,6 +94,17 @@ def test_what_is_lacking_is_said_in_one_line_before_anything_is_computed(name, p
         begun(name, parameters)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_models_of_other_tokens_are_refused_before_anything_is_listed(models):
+    with pytest.raises(ProvlabError, match="toy_modulo30 needs models of ten tokens: small, large, third"):
+        begun("toy_modulo30", {"small": models["base"], "large": models["tuned"], "third": models["other"]})
+
+
+def test_models_with_gates_are_refused_before_students_are_trained(models):
+    parameters = {"bases": [models["base"], models["other"]], "tunes": [models["tuned"]]}
+    with pytest.raises(ProvlabError, match="distillation needs models without gates: bases and tunes"):
+        begun("distillation", parameters)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def bad_code(notebook, name):
 def bad_folds(notebook, name):
     """Cells that measure or judge stand open, as text reads; drawings and the summary fold."""
     folded = [cell.source for cell in notebook.cells if "hide-input" in tags(cell)]
-    calls = [re.search(r"run\.(measure|study|judge)\(", source) for source in folded]
+    calls = [re.search(r"run\.(measure|study|judge)\(|provlab\.(compare|study|diff|tree)\(", text) for text in folded]
     return [f"a folded cell calls {call[0]}...)" for call in calls if call]
 
 
@@ -406,6 +406,7 @@ PLANTED = [
     ("names", add_to("checkpoint = ", "\nif False:\n    plots.tabel(1)")),
     ("names", add_to("checkpoint = ", "\nif False:\n    plots.table(1, capture='')")),
     ("names", add_to("checkpoint = ", "\nfrom provlab.errors import NoError")),
+    ("folds", add_to("run.summary(", "\nprovlab.tree(models)")),
     ("skeleton", replace("## What this does not show", "## Limits")),
 ]
 

@@ -59,7 +59,7 @@ class Solution:
     prices: Floats
 
 
-class State(NamedTuple):
+class State(NamedTuple):  # numba keeps this name in its cache on disk; under another an old cache is unreadable
     """What the kernels work on: n rows, m columns, k candidates a row.
 
     Attributes
