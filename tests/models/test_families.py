@@ -6,7 +6,7 @@ import pytest
 import sweep
 import torch
 
-from provlab.errors import InputError, UnknownArchitectureError
+from provlab.errors import InputError, MissingRoleError, UnknownArchitectureError
 from provlab.models import anatomy, architectures
 from provlab.models.activations import mlp_activations
 from provlab.models.architectures import classes, described
@@ -91,6 +91,12 @@ def test_a_sequence_that_is_too_long_is_refused_in_plain_words(name, tmp_path):
     ):
         mlp_activations(checkpoint, np.full((1, 70), 7))
     assert len(mlp_activations(checkpoint, np.full((1, 60), 7))["hidden"]) >= 2
+
+
+def test_a_class_whose_modules_have_other_names_than_its_file_is_not_run(tmp_path):
+    sweep.made("GteForMaskedLM", 0).save_pretrained(tmp_path)
+    with pytest.raises(MissingRoleError, match=r"other than the file.*compared by its weights, and not run"):
+        mlp_activations(Checkpoint.open(tmp_path), np.full((1, 16), 7))
 
 
 def test_the_sweep_sees_units_that_are_none_of_the_models(monkeypatch):

@@ -69,6 +69,12 @@ def test_what_is_planted_is_found(wrong, door, tmp_path, monkeypatch):
     assert all(wrong in fault for fault in faults)
 
 
+def test_what_was_found_is_known_after_each_file(tmp_path):
+    """So that a long run tells as it goes."""
+    tried = [one.n for one in mutations.attempts("header", range(3), tmp_path, ("open",))]
+    assert tried == [1, 2, 3]
+
+
 def test_long_words_and_lines_are_cut_where_they_are_made(tmp_path, monkeypatch):
     """Both ends stay: the thing, and the way out."""
     monkeypatch.setitem(mutations.DOORS, "open", _refuse)

@@ -275,8 +275,11 @@ def _hook(
 def _module(network: "PreTrainedModel", path: str) -> nn.Module:
     try:
         return network.get_submodule(path)
-    except AttributeError:  # a class of which only the tensors are known
-        raise MissingRoleError(f"transformers' {type(network).__name__} has no module {path}, by its tensors") from None
+    except AttributeError:  # a class of which only the tensors are known, or which renames them as it loads
+        raise MissingRoleError(
+            f"transformers calls the modules of {type(network).__name__} other than the file, which has {path}: it is "
+            "compared by its weights, and not run"
+        ) from None
 
 
 def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:

@@ -101,8 +101,8 @@ def _part_instead(checkpoint: Tensors) -> str:
             by_shapes(checkpoint, Part(EMBEDDING))
             return f"; --part {EMBEDDING} compares its embedding alone"
         return ""
-    others = f" (or {', '.join(fitting[1:3])})" if fitting[1:] else ""
-    return f"; --part blocks={fitting[0]}{others} compares these blocks alone, by the shapes of their tensors"
+    further = f" (or {', '.join(fitting[1:3])})" if fitting[1:] else ""
+    return f"; --part blocks={fitting[0]}{further} compares these blocks alone, by the shapes of their tensors"
 
 
 def _endings(name: str) -> Iterator[str]:

@@ -29,6 +29,14 @@ KINDS = {
             "alpha_pattern": {"gate_proj": 3, r"^model.layers.0.mlp.up_proj": 7},
         },
     ),
+    "patterns with repetitions": (
+        "llama",
+        {
+            "target_modules": ["up_proj", "gate_proj"],
+            "rank_pattern": {r".*layers\.1\..*up_proj": 5},
+            "alpha_pattern": {r".*layers\.1.*": 16, r"layers.\d+.mlp.gate_proj": 3},
+        },
+    ),
     "whole modules": ("llama", {"target_modules": ["up_proj"], "modules_to_save": ["lm_head", "norm"]}),
     "biases": ("bert_masked", {"target_modules": ["query", "dense"], "bias": "lora_only"}),
     "inputs as rows": ("gpt2", {"target_modules": ["c_attn", "c_proj", "c_fc"]}),
@@ -233,7 +241,11 @@ BAD = {
     "no JSON": (lambda folder: (folder / "adapter_config.json").write_text("["), "is no valid JSON"),
     "no alpha": (_config(lora_alpha=None), "has no number as its lora_alpha"),
     "a huge alpha": (_config(lora_alpha=10**400), "has no number as its lora_alpha"),
-    "a pattern of patterns": (_config(alpha_pattern={"(a*)*b": 1}), r"a pattern that is not read here: \(a\*\)"),
+    "a pattern of patterns": (
+        _config(alpha_pattern={"(a*)*b": 1}),
+        r"that is not read here, \(a\*\).*; merge it",
+    ),
+    "a pattern of many repetitions": (_config(alpha_pattern={".*a" * 40: 1}), "a pattern that is not read here"),
     "patterns in a list": (_config(alpha_pattern=["x y"]), "a pattern that is not read here"),
     "no such block": (_renamed("layers.1", "layers.7"), r"changes model.layers.7.mlp.up_proj.weight, which the base"),
     "half a pair": (_renamed("layers.1.mlp.up_proj.lora_A", "layers.1.mlp.down_proj.lora_A"), "lacks lora_A or lora_B"),

@@ -38,6 +38,10 @@ _NOT_MERGED = {
 }
 _NOT_MERGED |= dict.fromkeys(("megatron_config", "use_bdlora", "arrow_config", "kasa_config"), "a variant of LoRA")
 _NOT_MERGED |= dict.fromkeys(("velora_config", "monteclora_config"), "a variant of LoRA")
+#: patterns of names that are read: others may take for ever, (a*)*b
+_PATTERN = re.compile(r"\^?(\\\.|[\w-]|\.[*+]?|\\d\+?)+\$?")
+_MOST_REPEATED = 3
+_MERGE = "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
 _BEGUN = (None, True, False, "gaussian", "eva", "orthogonal")  # ways to begin that leave W as it is
 
 
@@ -312,10 +316,7 @@ class AdaptedWeights(WeightFiles):
             raise self._other_kind((unlike or [str(kind)])[0][:40])
 
     def _other_kind(self, kind: str) -> CheckpointError:
-        return CheckpointError(
-            f"{self._label} is an adapter of a kind that is not merged here ({kind}); "
-            "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
-        )
+        return CheckpointError(f"{self._label} is an adapter of a kind that is not merged here ({kind}); {_MERGE}")
 
     def _own_name(self) -> str:
         """Return the adapter's name, where its tensors have it; refuse two adapters in one file."""
@@ -451,9 +452,9 @@ class AdaptedWeights(WeightFiles):
         """Return the alpha of a module: of a pattern that its name ends in (or is, after ``^``), else that of all."""
         patterns = self._settings.get("alpha_pattern") or {}
         for pattern, alpha in (patterns if isinstance(patterns, dict) else {str(patterns): None}).items():
-            if not re.fullmatch(r"\^?(\\\.|[\w.-])+", pattern):
+            if not _PATTERN.fullmatch(pattern) or pattern.count("*") + pattern.count("+") > _MOST_REPEATED:
                 shown = one_line(pattern)[:60]
-                raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here: {shown}")
+                raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here, {shown}; {_MERGE}")
             if re.match(rf"(.*\.)?({pattern})$", module):
                 return alpha
         return self._settings.get("lora_alpha")

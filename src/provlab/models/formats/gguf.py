@@ -32,7 +32,7 @@ _MOST = 2**20  # entries of an array in it
 _PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _UNKNOWN_KIND = re.compile(r"(\d+)\)? is not a valid GGMLQuantizationType")  # in the package's words
 # raised by the package, which takes most numbers of a file on trust, and here
-_DAMAGE = (ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, OSError, struct.error)
+_DAMAGE = (ValueError, KeyError, IndexError, TypeError, ArithmeticError, EOFError, OSError, struct.error)
 
 #: architecture in the file -> ``model_type`` of transformers; Mistral's models are llama here, and Mixtral with experts
 _ALIKE = "llama qwen2 qwen3 gemma gemma2 olmo2 phi3 granite smollm3 starcoder2 nemotron"
@@ -232,7 +232,8 @@ def _opened(path: Path) -> "gguf.GGUFReader":
             numbers = self._get(end, self.gguf_scalar_to_np[gguf.GGUFValueType(kind)], n)
             return 12 + numbers.nbytes, [numbers], [0], [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType(kind)]
 
-    return Reader(path)
+    with np.errstate(over="raise"):  # places of tensors that are so large that they begin again at 0
+        return Reader(path)
 
 
 def _shape(tensor: "gguf.ReaderTensor") -> tuple[int, ...]:
