@@ -429,7 +429,7 @@ def test_what_a_notebook_can_do_without_is_offered(run, typed, monkeypatch, tmp_
     class Chapter:
         @staticmethod
         def missing():
-            return [{"id": "package 1.0 (MIT)", "gigabytes": 0.1}]
+            return [{"id": "package 1.0 (MIT)", "gigabytes": 0.023}]
 
         @staticmethod
         def obtain(*, fetch):
@@ -443,6 +443,7 @@ def test_what_a_notebook_can_do_without_is_offered(run, typed, monkeypatch, tmp_
     status, out, _ = run(*reproduce)  # nobody is asked on a pipe, and the study goes on
     assert (status, fetched) == (0, [])
     assert "tree: these are not fetched; agree with --yes or PROVLAB_FETCH=yes" in out
+    assert "1 package, 23 MB. Without them" in out  # a small one is not said to be of 0.0 GB
     monkeypatch.setenv("PROVLAB_FETCH", "yes")
     status, out, _ = run(*reproduce)
     assert (status, fetched) == (0, [True])

@@ -94,9 +94,14 @@ def _beside(command: str) -> Iterator[Callable[[], None]]:
 def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:
     """Print what would be fetched, and other requirements."""
     for model in models:
-        print(f"  {model['id']:<50} {float(model['gigabytes']):>8.1f} GB")
+        print(f"  {model['id']:<50} {_size(model['gigabytes']):>11}")
     total = sum(float(model["gigabytes"]) for model in models)
-    print(f"{len(models)} {what}, {total:,.1f} GB. {needs}".strip())
+    print(f"{len(models)} {what.removesuffix('s') if len(models) == 1 else what}, {_size(total)}. {needs}".strip())
+
+
+def _size(gigabytes: float) -> str:
+    """Say a size so that a small one does not become nothing."""
+    return f"{gigabytes:,.1f} GB" if gigabytes >= 1 else f"{gigabytes * 1000:,.0f} MB"
 
 
 def _agrees() -> bool:

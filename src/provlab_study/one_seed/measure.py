@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations, permutations
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,18 @@ from provlab.forest import fossils
 from provlab.inference import matching, pvalues
 from provlab_study.one_seed import replay
 from provlab_study.one_seed.layout import LAYERS, IgFold, PlmCs
+
+
+class Network(Protocol):
+    """The tensors of a network that pairs are compared by."""
+
+    @property
+    def up(self) -> list[NDArray[np.float32]]:
+        """The up projection of each block, ``(h, d)``."""
+
+    @property
+    def key_biases(self) -> dict[int, NDArray[np.float32]]:
+        """The bias of the keys of each block."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class SharedTraining:
     share: float
 
 
-def pairs(models: Mapping[str, PlmCs] | Mapping[str, IgFold]) -> list[Pair]:
+def pairs(models: Mapping[str, Network]) -> list[Pair]:
     """Compare all pairs by phi_U of the up projections and phi_K of the key biases."""
     result = []
     for (name, a), (other, b) in combinations(models.items(), 2):
