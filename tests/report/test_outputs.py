@@ -6,7 +6,7 @@ import pytest
 
 from provlab.modeldiff.items import Answered, Paired
 from provlab.report.items import items_words
-from provlab.report.outputs import Cluster, Output, loss_words
+from provlab.report.outputs import Cluster, Output, loss_words, percent
 
 INF = float("inf")
 
@@ -47,3 +47,8 @@ def test_where_a_group_parts_is_said_if_most_of_it_does():
     assert "part first" not in output.place("B")  # at a token where 5% do, 95% do not
     often = replace(output, groups=(replace(output.groups[0], first=("U", 0.72)),))
     assert "in 72% of these outputs the two models part first at 'U'" in often.place("B")
+
+
+def test_a_share_that_was_seen_is_not_zero():
+    assert percent([1 / 4000, 0.0, 0.0014]) == "<0.1% (0.0% to 0.1%)"
+    assert percent([0.0, 0.0, 0.0014]).startswith("0.0%")
