@@ -273,8 +273,8 @@ def enumeration(free: int) -> None:
         )
 
 
-def certain(folder: Path, vocabulary: int) -> None:
-    """Save two Llamas whose next token is about as certain as a trained one's, and a text of the first."""
+def certain(folder: Path, vocabulary: int, length: int) -> None:
+    """Save two Llamas whose next token is about as certain as a trained one's, and a text of the first: its outputs."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=vocabulary, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4,
@@ -290,7 +290,7 @@ def certain(folder: Path, vocabulary: int) -> None:
     head, spread = network.lm_head.weight.data, math.sqrt(0.9 * math.log(vocabulary))
     torch.nn.init.normal_(head, std=spread / math.sqrt(config.hidden_size))  # logits of this spread: half the entropy
     reader = nll.sequence_nll(network, ids=np.arange(3, vocabulary), start=[1])  # without control tokens
-    text = 3 + write(reader, 200, 25, tempers=[1.0], seed=0)["tokens"]
+    text = 3 + write(reader, 5000 // length, length, tempers=[1.0], seed=0)["tokens"]
     (folder / "text").write_text(" ".join(f"w{token}" for token in text.ravel()), encoding="utf-8")
     for name in "ab":
         network.save_pretrained(folder / name)
@@ -343,7 +343,7 @@ def whole(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
             vocabulary, length, n = (COMMANDS | EXCHANGES)[name]
-            certain(folder, vocabulary)
+            certain(folder, vocabulary, length)
             row = command(folder, vocabulary, length, n) if name in COMMANDS else by_exchange(folder, length, n)
         row = dict.fromkeys(COLUMNS, "") | {"row": name, "vocabulary": vocabulary, "length": length} | row | about
         row |= {"n": n if name in COMMANDS else CHAINS * n}

@@ -5,7 +5,7 @@ from typing import Any
 from provlab.inference import pvalues
 from provlab.modeldiff.items import Paired
 from provlab.report import views
-from provlab.report.outputs import finite, loss_words, number
+from provlab.report.outputs import finite, loss_words
 
 _LEVEL = 0.05  # of the words that say whether answers changed more than by chance
 _SHOWN, _LONGEST = 10, 50  # items, and the characters of the end of a context
@@ -15,11 +15,11 @@ def items_words(paired: Paired) -> str:
     """Changes from A to B over the items, and whether they are more than chance."""
     wrong, right = paired.turned
     a, b = paired.accuracy()
-    points = number([100 * value for value in paired.more_right()])
+    points = "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * value for value in paired.more_right()))
     shown = "more than chance changes" if paired.p <= _LEVEL else "not shown to be more than chance changes"
     repeated = f"; {paired.repeated:,} lines ask one of these again and are left out" if paired.repeated else ""
     return (
-        f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%} (difference {points} points); {wrong} "
+        f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%} ({points} points); {wrong} "
         f"turned wrong and {right} right, {shown} (McNemar's exact test, {pvalues.in_words(paired.p)}). On the right "
         f"answers B's loss is {loss_words(paired.costs())}{repeated}"
     )

@@ -176,9 +176,10 @@ def _headed(what: str) -> views.Marked:
 
 
 def percent(share: Sequence[float]) -> str:
-    """A share and its 95% interval."""
+    """A share and its 95% interval; one that was seen is never 0.0%."""
     value, low, high = share
-    return f"{value:.1%} ({low:.1%} to {high:.1%})"
+    shown = "<0.1%" if 0 < value < 0.0005 else f"{value:.1%}"
+    return f"{shown} ({low:.1%} to {high:.1%})"
 
 
 def number(values: Sequence[float]) -> str:

@@ -1,0 +1,54 @@
+"""Sentences on what two models write: a direction in words, and no statement that few outputs bear out."""
+
+from dataclasses import replace
+
+import pytest
+
+from provlab.modeldiff.items import Answered, Paired
+from provlab.report.items import items_words
+from provlab.report.outputs import Cluster, Output, loss_words, percent
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("apart", "words"),
+    [
+        ([0.64, 0.6, 0.68], "0.640 (0.600 to 0.680) nats per token higher than A's (perplexity 1.9 times A's)"),
+        ([-0.256, -0.406, -0.119], "0.256 (0.119 to 0.406) nats per token lower than A's (perplexity 0.774 times A's)"),
+        ([0.01, -0.02, 0.04], "not shown to differ from A's (by 0.010 (-0.020 to 0.040) nats per token)"),
+        ([-0.5, -INF, INF], "0.5 (no interval) nats per token lower than A's (perplexity 0.607 times A's)"),
+    ],
+)
+def test_a_loss_is_higher_or_lower_and_never_a_negative_cost(apart, words):
+    assert loss_words(apart) == words
+
+
+def answers(wrong, right, cost):
+    turned = [(True, False)] * wrong + [(False, True)] * right + [(True, True)] * (100 - wrong - right)
+    return Paired(tuple(Answered(str(k), "", "", both, (1.0, 1.0 + cost), (0.0, 0.0)) for k, both in enumerate(turned)))
+
+
+def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
+    few, many = items_words(answers(7, 10, -0.2)), items_words(answers(20, 2, 0.2))
+    for words in (
+        "B 93.0% (+3.0 (-5.2 to +11.1) points)",
+        "not shown to be more than chance changes",
+        "lower than A's",
+    ):
+        assert words in few
+    for words in ("2 right, more than chance changes (McNemar", "higher than A's"):
+        assert words in many
+
+
+def test_where_a_group_parts_is_said_if_most_of_it_does():
+    share = (0.2, 0.1, 0.3)
+    output = Output(share, share, 0.5, 100.0, groups=(Cluster(("a", "b"), share, share, ("'1'", 0.05), ()),))
+    assert "part first" not in output.place("B")  # at a token where 5% do, 95% do not
+    often = replace(output, groups=(replace(output.groups[0], first=("U", 0.72)),))
+    assert "in 72% of these outputs the two models part first at 'U'" in often.place("B")
+
+
+def test_a_share_that_was_seen_is_not_zero():
+    assert percent([1 / 4000, 0.0, 0.0014]) == "<0.1% (0.0% to 0.1%)"
+    assert percent([0.0, 0.0, 0.0014]).startswith("0.0%")
