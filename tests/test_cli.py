@@ -577,7 +577,7 @@ def test_the_full_disk_may_be_that_of_a_folder_that_was_given(monkeypatch, capsy
 
 def test_a_process_that_works_for_another_leaves_a_ctrl_c_to_that_one():
     code = (
-        "import multiprocessing, os, signal, time\n"
+        "import logging, multiprocessing, os, signal, time\n"
         "from provlab.machine import stoppable, work_for_parent\n"
         "def waits():\n"
         "    work_for_parent()\n"
@@ -585,6 +585,7 @@ def test_a_process_that_works_for_another_leaves_a_ctrl_c_to_that_one():
         "    time.sleep(9)\n"
         "def works():\n"
         "    work_for_parent()\n"
+        "    logging.getLogger('asyncio').error('Task exception was never retrieved')\n"
         "    try:\n"
         "        with stoppable():\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"

@@ -251,4 +251,4 @@ def _quiet() -> None:
     warnings.simplefilter("ignore")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
