@@ -319,12 +319,12 @@ def test_a_large_block_is_asked_for_in_part(here, tmp_path):
     opened(here, "#a=org/large&b=org/large&block=0")
     assert "All 724 hidden units" in pressed(here)
     # what was asked for, and not what was sent: a busy browser may ask again for a part that it gave up
-    asked = [
+    spans = [
         (path, span) for method, path, span in here.server.log if method == "GET" and path.endswith(".safetensors")
     ]
-    assert asked
-    assert all(span for _, span in asked)
-    ends = [list(map(int, span.removeprefix("bytes=").split("-"))) for _, span in {*asked}]
+    assert spans
+    assert all(span for _, span in spans)
+    ends = [list(map(int, span.removeprefix("bytes=").split("-"))) for _, span in {*spans}]
     assert sum(last + 1 - first for first, last in ends) < 2 * 724 * 2048 * 2 + 400_000  # of a file of 33 MB
 
 
