@@ -589,9 +589,24 @@ def test_the_full_disk_may_be_that_of_a_folder_that_was_given(monkeypatch, capsy
     assert f"no room is left on the disk of {tmp_path / 'disk'};" in capsys.readouterr().err
 
 
+def test_the_full_disk_may_be_that_of_the_results(run, monkeypatch, tmp_path, models):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    monkeypatch.setenv("PROVLAB_RESULTS", str(disk))
+    full = {disk: 0}
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=full.get(Path(folder), 2**40)))
+
+    def fails(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("provlab.studying.study", fails)
+    message = f"provlab: error: no room is left on the disk of {disk}; free some and go on\n"
+    assert run("study", models["base"], models["other"]) == (2, "", message)
+
+
 def test_a_process_that_works_for_another_leaves_a_ctrl_c_to_that_one():
     code = (
-        "import multiprocessing, os, signal, time\n"
+        "import logging, multiprocessing, os, signal, time\n"
         "from provlab.machine import stoppable, work_for_parent\n"
         "def waits():\n"
         "    work_for_parent()\n"
@@ -599,6 +614,7 @@ def test_a_process_that_works_for_another_leaves_a_ctrl_c_to_that_one():
         "    time.sleep(9)\n"
         "def works():\n"
         "    work_for_parent()\n"
+        "    logging.getLogger('asyncio').error('Task exception was never retrieved')\n"
         "    try:\n"
         "        with stoppable():\n"
         "            os.kill(os.getpid(), signal.SIGINT)\n"

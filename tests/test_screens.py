@@ -43,7 +43,7 @@ def test_nothing_is_wider_than_the_terminal_and_words_are_whole(run, terminal, m
     ("line", "most"), [("zoo list", 23), ("run --list", 39), ("claims", 23), ("zoo list striped", 23)]
 )
 def test_a_list_is_read_in_one_screen(run, terminal, monkeypatch, tmp_path, line, most):
-    """Of 24 lines, a prompt left out; all pages of the study in one of 40."""
+    """A screen has 24 lines, and the prompt takes one; all pages of the study need one of 40."""
     monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path))
     terminal(80 if most == 23 else 120)
     assert len(run(*line.split())[1].splitlines()) <= most

@@ -236,7 +236,7 @@ def test_pages_in_a_closed_checkout_say_where_results_may_go(run, closed, monkey
 
 
 @pytest.mark.parametrize(
-    ("number", "path", "said"),
+    ("number", "path", "message"),
     [
         (errno.EACCES, "here/x", "this user may not open {}/here/x; change its permissions, or name another"),
         (errno.EACCES, "closed/x", "this user may not write in {}/closed; name a folder of your own"),
@@ -247,11 +247,13 @@ def test_pages_in_a_closed_checkout_say_where_results_may_go(run, closed, monkey
         (errno.EIO, None, "Input/output error"),
     ],
 )
-def test_an_error_of_the_system_is_said_of_the_file_that_it_names(run, closed, inside, monkeypatch, number, path, said):
+def test_an_error_of_the_system_is_about_the_file_that_it_names(
+    run, closed, inside, monkeypatch, number, path, message
+):
     monkeypatch.chdir(inside)
 
     def fails(_):
         raise OSError(number, os.strerror(number), path)
 
     monkeypatch.setattr("provlab.cli.compare.common.check_models", fails)
-    assert run("compare", "a", "b")[2] == f"provlab: error: {said.format(inside)}\n"
+    assert run("compare", "a", "b")[2] == f"provlab: error: {message.format(inside)}\n"

@@ -888,8 +888,8 @@
       const some = ({ agree, n }) => (agree === n ? `all ${number(n, 0)}` : `${number(agree, 0)} of ${number(n, 0)}`);
       const rarely = ({ log10_p }) => (log10_p < -6 ? `10^${number(-log10_p, 0)}` : number(10 ** -log10_p, log10_p > -1 ? 1 : 0));
       const chance = (test) => `by chance once in ${rarely(test)} pairs`;
-      const whole = (a === b ? "Both names are one: a model beside itself is no copy. " : "") + "It is one block: provlab compare reads all of them.";
-      const causes = "A common ancestor makes this, and so does a common initial draw or a mask that both share. It does not say which model came first.";
+      const whole = (a === b ? "Both names are one: a model beside itself is no copy. " : "") + "This is one block: provlab compare reads all of them.";
+      const causes = "A common ancestor makes this, and so does a common initial draw or a mask that both share. The test does not say which model came first.";
       const disguise = "Units moved beyond those that were read, or a rotated stream, would hide a copy.";
       if (rejecting.includes("φ_U")) {
         const order = any_order && rejecting.length < 2
@@ -901,7 +901,7 @@
         return [`Hidden units of ${b} match those of ${a} in another order: for ${some(any_order)} units gate and up projections pick the same partner, ${chance(any_order)} of models trained apart.`,
           `${causes} That chance is an observation on independent models, and no theorem. ${whole}`];
       }
-      return [`Nothing here tells ${b} from a model that was trained apart from ${a}: ${some(in_order)} hidden units stand in its order, ${chance(in_order)} of models trained apart so many or more.`,
+      return [`Nothing here tells ${b} from a model that was trained apart from ${a}: ${some(in_order)} hidden units stand in its order, and models trained apart show as much order in one of ${rarely(in_order)} pairs.`,
         `This is no proof of independence. ${disguise} ${whole}`];
     }
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import logging
 import multiprocessing
 import os
 import signal
@@ -57,8 +58,12 @@ def end_with_parent() -> None:
 
 
 def work_for_parent() -> None:
-    """Let this process end with its parent, and without a word at a Ctrl-C, which the parent answers."""
+    """Let this process end with its parent, and without a word at a Ctrl-C, which the parent answers.
+
+    Libraries log what they saw of an interrupt, as asyncio does long after it. Errors are raised, so they are heard of.
+    """
     end_with_parent()
+    logging.disable(logging.ERROR)
     signal.signal(signal.SIGINT, _leave)
 
 

@@ -143,7 +143,7 @@ def test_a_killed_trainer_is_tried_once_more_and_the_others_go_on(cache, tiny, t
             in capfd.readouterr().err
         )
         return
-    message = r"trained child was killed .* twice;.*; grandchild would be made from it"
+    message = r"trained child was killed .* twice; the same command goes on .*; grandchild would be made from it"
     with pytest.raises(zoo.Unfinished, match=message) as error:
         zoo.build(["grandchild", "other"], recipes=tiny)
     assert error.value.models == {"child", "grandchild"}

@@ -239,7 +239,8 @@ def _full_disks(error: Exception, parsed: argparse.Namespace | None) -> list[Pat
     named = getattr(error, "filename", None)
     paths = [Path(value) for value in vars(parsed or argparse.Namespace()).values() if isinstance(value, str | Path)]
     around = [folder for path in paths for folder in (path, *path.parents) if os.path.isdir(folder)]
-    folders = [Path(named).parent] if named else [*around, Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
+    usual = [provenance.results_root(), Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
+    folders = [Path(named).parent] if named else [*around, *usual]
     return [folder for folder in folders if folder.is_dir() and shutil.disk_usage(folder).free < _LITTLE]
 
 
@@ -251,4 +252,4 @@ def _quiet() -> None:
     warnings.simplefilter("ignore")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)

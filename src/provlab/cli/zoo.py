@@ -10,7 +10,6 @@ from provlab.cli.arguments import Parser
 from provlab.cli.completion import completed
 from provlab.errors import InputError, nearest
 from provlab.report.card import Card
-from provlab.report.views import Table
 from provlab.zoo import scheme
 from provlab.zoo.recipes import Recipe
 
@@ -42,6 +41,7 @@ def _names() -> list[str]:
 
 def _list(arguments: argparse.Namespace) -> int:
     from provlab.cli.screen import show
+    from provlab.report.views import Table
 
     edition = arguments.edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
@@ -75,6 +75,8 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _groups(edition: str, recipes: Mapping[str, Recipe], made: Mapping[str, Any]) -> Card:
     """Groups of the zoo in a line each."""
+    from provlab.report.views import Table
+
     groups: dict[str, list[str]] = {}
     for name, recipe in recipes.items():
         groups.setdefault(recipe.collection, []).append(name)

@@ -204,7 +204,8 @@ def _run(missing: Mapping[str, Recipe], recipes: Mapping[str, Recipe], jobs: int
                     continue
                 if name in again:
                     way_out = "the same command goes on with the models that are missing"
-                    give_up(name, f"{ended} twice; its messages stand above, and {way_out}")
+                    words = "" if message["ended"] < 0 else "its messages stand above, and "  # a killed one has none
+                    give_up(name, f"{ended} twice; {words}{way_out}")
                     continue
                 again.add(name)
                 waiting.insert(0, name)

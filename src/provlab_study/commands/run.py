@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from provlab import plugins, provenance
 from provlab.cli import arguments as common
 from provlab.cli.completion import completed, models
 from provlab.errors import ParameterError
+from provlab.report.card import Card
 from provlab_study.commands import check_checkout, check_results
-
-if TYPE_CHECKING:
-    from provlab.report.card import Card
 
 
 def add(parser: common.Parser) -> None:
@@ -107,9 +104,8 @@ def _zoo_models(values: Iterable[object]) -> list[str]:
     return [name for name in names if "{" not in name and name.partition(":")[0] in plugins.named(plugins.SCHEMES)]
 
 
-def _of_all() -> "Card":
+def _of_all() -> Card:
     """Each notebook of the project with its title, its minutes, and whether it takes models of one's own."""
-    from provlab.report.card import Card
     from provlab.report.views import Table
     from provlab_study.publishing.plan import Plan
 

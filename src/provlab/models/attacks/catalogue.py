@@ -44,7 +44,7 @@ class Number:
             value = float("nan")
         if not self.least <= value <= self.most:
             kind = "a whole number" if whole else "a number"
-            raise InputError(f"{name}={text}: {self.what}, {kind} from {self.least:g} to {self.most:g}")
+            raise InputError(f"{name}={text}: give {kind} from {self.least:g} to {self.most:g}, {self.what}")
         return value
 
 
