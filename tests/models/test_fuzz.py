@@ -71,7 +71,7 @@ def test_what_is_planted_is_found(wrong, door, tmp_path, monkeypatch):
 
 def test_what_was_found_is_known_after_each_file(tmp_path):
     """So that a long run tells as it goes."""
-    tried = [one.n for one in mutations.attempts("header", range(3), tmp_path, ("open",))]
+    tried = [attempt.n for attempt in mutations.attempts("header", range(3), tmp_path, ("open",))]
     assert tried == [1, 2, 3]
 
 

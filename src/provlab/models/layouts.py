@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from provlab import plugins
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
 from provlab.models.architectures import Architecture, layouts
 from provlab.models.part import EMBEDDING, PLACE, Part, in_blocks
-from provlab.models.part_by_shapes import by_shapes
 from provlab.models.roles import Anatomy, Tensors
 
 
@@ -89,6 +89,7 @@ def _beheaded(names: Iterable[str], architecture: Architecture) -> Architecture:
 
 def _part_instead(checkpoint: Tensors) -> str:
     """Name blocks that can be compared alone, or the embedding; no advice where there are none."""
+    by_shapes: Callable[[Tensors, Part], Anatomy] = plugins.reader("part", "a part").by_shapes
     fitting: list[str] = []
     for path in sorted({path for path, _, _ in in_blocks(checkpoint.tensor_names)}, key=lambda path: (len(path), path)):
         with suppress(InvalidWeightsError):

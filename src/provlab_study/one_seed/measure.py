@@ -15,7 +15,7 @@ from provlab_study.one_seed import replay
 from provlab_study.one_seed.layout import LAYERS, IgFold, PlmCs
 
 
-class Network(Protocol):
+class ReadNetwork(Protocol):
     """The tensors of a network that pairs are compared by."""
 
     @property
@@ -96,7 +96,7 @@ class SharedTraining:
     share: float
 
 
-def pairs(models: Mapping[str, Network]) -> list[Pair]:
+def pairs(models: Mapping[str, ReadNetwork]) -> list[Pair]:
     """Compare all pairs by phi_U of the up projections and phi_K of the key biases."""
     result = []
     for (name, a), (other, b) in combinations(models.items(), 2):
