@@ -295,7 +295,7 @@ def no_tokenizer(folder):
         (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
         (None, ["--length", "900"], "sequences of 900 tokens exceed the context of base: 63"),
         (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
-        (None, ["--sequences", "3"], "n must be a whole number of at least 40, not 3"),
+        (None, ["--sequences", "3"], "--sequences must be a whole number of at least 40, not 3"),
         (None, ["--range", "4:3"], r"Z = \[4, 3\] is empty"),
         (None, ["--range", "low"], "--range is two numbers such as 0.5:1, not 'low'"),
         (None, ["--from-text", "0.5:0.1"], "shares must rise"),

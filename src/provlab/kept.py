@@ -31,6 +31,10 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
+#: raised when the arrays under a key become others: those of another version are not found
+VERSION = 1
+
+
 @dataclass(frozen=True)
 class ArrayCache:
     """A folder of arrays under the hash of all that they depend on.
@@ -39,16 +43,13 @@ class ArrayCache:
     ----------
     folder
         Made when the first arrays are written.
-    version
-        Algorithm version; arrays of another version are not found.
     """
 
     folder: Path
-    version: int = 1
 
     def path(self, what: str, parts: Mapping[str, Any]) -> Path:
         """Where the arrays of a key are, or will be."""
-        return self.folder / f"{what}-{digest({'version': self.version, **parts})[:24]}.npz"
+        return self.folder / f"{what}-{digest({'version': VERSION, **parts})[:24]}.npz"
 
     def get(self, what: str, parts: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
         """Return the arrays under a key, made and written first if they are not there."""

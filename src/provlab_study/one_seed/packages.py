@@ -2,5 +2,5 @@
 
 from provlab_study.shared.packages import carried_for
 
-CARRIED = carried_for("one_seed")
+CARRIED = carried_for(__name__)
 missing, obtain = CARRIED.missing, CARRIED.obtain

@@ -196,9 +196,9 @@ class Carried:
         return why
 
 
-def carried_for(page: str) -> Carried:
-    """Return the models whose packages a page fetches."""
-    known = packages()
+def carried_for(module: str) -> Carried:
+    """Return the models whose packages a chapter fetches, by the name of a module in its folder."""
+    known, page = packages(), module.split(".")[1]
     return Carried(tuple(name for name, model in models().items() if known[model.package].page == page))
 
 

@@ -35,7 +35,7 @@ def test_rows_name_attacks_that_there_are():
     ("call", "message"),
     [
         (lambda: rows(["fog"]), "no attack 'fog'"),
-        (lambda: rows(["noise=-1"]), "noise=-1: standard deviations"),
+        (lambda: rows(["noise=-1"]), "noise=-1: give a number from 0 to 100, standard deviations"),
         (lambda: rows(["average=0.5@uncle"]), "take from the origin or the partner, not from uncle"),
         (lambda: figures.lab([], {}, pd.DataFrame()), "nothing to draw"),
     ],
