@@ -100,3 +100,11 @@ def test_a_replacement_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
         pass
     assert names(tmp_path) == []
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("atomic", [atomic_file, atomic_folder])
+def test_an_error_names_what_was_asked_for_and_no_temporary_name(tmp_path, atomic):
+    path = tmp_path / ("a" * 252)  # a temporary name beside it is too long
+    with pytest.raises(OSError, match="too long") as refusal, atomic(path):
+        pass
+    assert refusal.value.filename == str(path)

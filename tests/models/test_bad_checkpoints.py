@@ -2,6 +2,7 @@
 thing at fault, and the remedy."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -391,3 +392,14 @@ def test_spoilt_index_is_really_read(sharded):
     """The table above edits the index; this fails if the checkpoint were read without it."""
     index = json.loads((sharded / INDEX).read_text())
     assert set(Checkpoint.open(sharded).tensor_names) == set(index["weight_map"])
+
+
+@pytest.mark.parametrize("file", [WEIGHTS, "model.gguf"])
+def test_a_file_that_this_user_may_not_open_is_not_called_corrupt(file, llama, monkeypatch):
+    """The parser of safetensors says of it that no such file exists. Root opens all, so a refusal is planted."""
+    (llama / WEIGHTS).unlink()
+    (llama / file).write_bytes(b"")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode, **more: Path(path).name != file and may(path, mode, **more))
+    with pytest.raises(CheckpointError, match=rf"this user may not open .*{file}; change its permissions"):
+        read_all(llama)

@@ -115,7 +115,11 @@ class Parser(argparse.ArgumentParser):
             if strange:
                 return f"unrecognized arguments: {strange[0]}"
             usage = " ".join(self.format_usage().split()[1:])
-            return f"{missing[1]} {'are' if ',' in missing[1] else 'is'} missing; give {usage}"
+            # argparse counts words of which none need be given
+            spare = {action.metavar or action.dest for action in self._actions if action.nargs in ("*", "?")}
+            left = [name for name in missing[1].split(", ") if name not in spare]
+            plural = len(left) > 1 or any(a.nargs == "+" and (a.metavar or a.dest) in left for a in self._actions)
+            return f"{', '.join(left)} {'are' if plural else 'is'} missing; give {usage}"
         if bad := _NO_NUMBER.match(message):
             return f"{bad[1]} is a {'whole number' if bad[2] == 'int' else 'number'}, not {bad[3]}"
         if bare := _NO_VALUE.match(message):
@@ -168,14 +172,17 @@ def text(flag: str, name: str | None) -> str | None:
     Raises
     ------
     InputError
-        If the file is no UTF-8 text.
+        If the file is no UTF-8 text, or has no word.
     """
     if name is None:
         return None
     try:
-        return Path(name).read_text(encoding="utf-8-sig").removesuffix("\n")
+        content = Path(name).read_text(encoding="utf-8-sig").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{flag} {name} cannot be read as UTF-8 text ({error})") from error
+    if not content.strip():
+        raise InputError(f"{flag} {name} is empty; give some words")
+    return content
 
 
 def add_family(parser: argparse.ArgumentParser) -> None:

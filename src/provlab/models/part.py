@@ -27,7 +27,7 @@ _WORDS = {
     "decoder": (r"(^|[._])decoder", r"vision|visual|image|audio|speech"),
 }
 NAMES = (LANGUAGE, *_WORDS, EMBEDDING, ADAPTER)
-_SUFFIX = re.compile(r"(?P<source>.+)::(?P<name>[\w-]+)(?:=(?P<prefix>[^\s:]+))?", re.DOTALL)
+_SUFFIX = re.compile(r"(?P<source>.+)::(?P<name>[\w-]+)(?:=(?P<prefix>[^\s:]*))?", re.DOTALL)
 PLACE = re.compile(r"(.*?)(?:^|\.)(\d+)\.(.+)")  # of a tensor in a block: path of the blocks, number, inside
 
 
@@ -53,6 +53,8 @@ def split(source: str | Path) -> tuple[str, Part | None]:
     if match is None or Path(str(source)).exists():
         return str(source), None
     name, prefix = match["name"], (match["prefix"] or "").removesuffix(".")
+    if match["prefix"] is not None and not prefix:
+        raise InputError(f"the prefix behind {name}= is missing; give that of its tensors: {name}=PREFIX")
     if not prefix and name not in NAMES:
         hint = nearest(name, NAMES) or f"; parts are {', '.join(NAMES)}"
         raise InputError(f"there is no part {name!r}{hint}; or give its prefix: {name}=PREFIX")

@@ -195,7 +195,7 @@ def number(values: Sequence[float]) -> str:
 def loss_words(apart: Sequence[float]) -> str:
     """B's loss beside A's in words, from the difference: higher, lower, or not shown to differ."""
     value, low, high = apart
-    if low <= 0 <= high and np.isfinite([low, high]).all():
+    if not (low > 0 or high < 0):  # an end that is missing shows nothing
         return f"not shown to differ from A's (by {number(apart)} nats per token)"
     lower = value < 0
     by = number([-value, -high, -low] if lower else apart)

@@ -5,6 +5,7 @@ names (`provlab.plugins`).
 """
 
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -200,6 +201,9 @@ def _named(file: str) -> WeightSet:
 def damaged(source: "Files", file: str, error: Exception) -> CheckpointError:
     """Return the error for a file that does not hold what its name promises."""
     label = f"{source.label}: {file}"
+    # the parsers of some formats say of a closed file that it does not exist
+    if not source.in_part(file) and (path := source.path(file)).exists() and not os.access(path, os.R_OK):
+        return CheckpointError(f"this user may not open {path}; change its permissions, or name another")
     if not source.in_part(file) and (content := diagnose.content(source.path(file))):
         return CheckpointError(f"{label} holds no weights; {content}")
     return CheckpointError(f"{label} is truncated or corrupt ({one_line(error)}); copy it again")
