@@ -291,7 +291,7 @@ def no_tokenizer(folder):
 @pytest.mark.parametrize(
     ("spoil", "settings", "message"),
     [
-        (None, ["--text", "{empty}"], "the text is empty; give"),
+        (None, ["--text", "{empty}"], "--text .*empty is empty; give some words"),
         (None, ["--text", "/no/such"], "--text /no/such cannot be read"),
         (None, ["--length", "900"], "sequences of 900 tokens exceed the context of base: 63"),
         (None, ["--length", "1"], "length must be a whole number of at least 2, not 1"),
