@@ -311,7 +311,8 @@ class PageSummary:
 
     def __repr__(self) -> str:
         """Markdown, which reads as plain text."""
-        return "\n".join(f"- {MARKS[holds]}{sentence}" for holds, sentence in self.findings)
+        lines = (f"- {MARKS[holds]}{sentence}" for holds, sentence in self.findings)
+        return "\n".join(lines) or "- Nothing was measured in this run."
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead}

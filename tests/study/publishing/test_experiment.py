@@ -167,6 +167,7 @@ def test_one_changed_line_changes_judgement_sentence_and_scoreboard(results, mon
     monkeypatch.setenv(STUDY_RUN, "stamp")
     run, judged = judge_i1(dependent=[0.01] * 99 + [0.02])
     assert repr(run.summary(judged, (judged, "Each is found."))) == "- **Not so in this run:** Each is found."
+    assert repr(run.summary(True)) == "- Nothing was measured in this run."
     assert (truth(judged), judged.refuted) == (False, True)
     assert [row["status"] for row in run.finish().claims] == ["fails"]
 
