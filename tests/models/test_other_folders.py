@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import gguf_files
 import numpy as np
@@ -547,6 +548,11 @@ def test_nothing_of_a_tokenizer_s_file_is_printed(spoilt, capfd):
     tiny_models.edit_json(spoilt / "tokenizer.json", plant)
     Checkpoint.open(spoilt).vocabulary()
     assert capfd.readouterr().out == ""
+
+
+def test_a_tokenizer_is_read_where_standard_output_is_closed(spoilt, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert Checkpoint.open(spoilt).vocabulary()
 
 
 def test_a_vocabulary_that_a_merge_cut_is_compared_by_what_is_left(spoilt, models, text):

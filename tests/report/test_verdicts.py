@@ -347,6 +347,7 @@ def test_blocks_that_were_moved_are_found_among_all_and_acquit_nobody_where_only
     assert result.outcome == "could not be tested"
     assert alone in result.verdict()
     assert "Compare all blocks with all (--all-blocks), or ask stream_score too" in result.verdict()
+    assert ("ask too", "stream_score, phi_unseen") in result.card().remarks
     assert provlab.compare(a, b, all_blocks=True, **settings).outcome == "rejected"
     scored = settings | {"statistics": [*settings["statistics"], "stream_score"]}
     assert provlab.compare(a, b, **scored).outcome == "could not be tested"

@@ -111,6 +111,8 @@ STATUSES = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
+    if sys.stdout is None:  # closed by the caller, as by >&-: what is opened first would take its place
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 (for the whole run)
     parser = Parser(
         prog="provlab",
         description="Were two language models trained independently, and where do they disagree?",

@@ -334,12 +334,11 @@ def _no_output() -> Iterator[None]:
 
     It is no Python code, so that the file descriptor itself is turned away.
     """
-    sys.stdout.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # closed
+    if sys.stdout is None:  # closed by the caller
         yield
         return
+    sys.stdout.flush()
+    kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 1)

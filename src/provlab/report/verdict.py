@@ -451,7 +451,7 @@ class Verdict:
             names = [*flaws.STANDING, *(name for name in flaws.ORDER_FREE if name not in flaws.ROWS)]
         elif self.outcome == UNTESTED and not (self._tested and self._evidence.unread):
             names = [*flaws.STANDING, *flaws.ORDER_FREE, *(() if self._tested else flaws.ANY_SHAPE)]
-            names = ["phi_unseen"] if self._evidence.in_place else names
+            names = ["stream_score", "phi_unseen"] if self._evidence.in_place else names
         elif self.outcome == NOT_REJECTED and (hiding := flaws.hiding(self._tested)):
             names = [name for name in hiding[0].withstand if all(name in flaw.withstand for flaw in hiding)]
         else:
