@@ -531,8 +531,8 @@ def test_the_executable_compares_and_survives_a_reader_that_leaves(models):
 
 def test_the_executable_answers_where_standard_output_is_closed(models, tmp_path):
     path, target = Path(sys.executable).with_name("provlab"), tmp_path / "answer.json"
-    asked = f"'{path}' compare '{models['base']}' '{models['tuned']}' --statistic phi_jsd --json '{target}' >&-"
-    done = subprocess.run(asked, shell=True, capture_output=True, text=True, timeout=120)
+    line = f"'{path}' compare '{models['base']}' '{models['tuned']}' --statistic phi_jsd --json '{target}' >&-"
+    done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(target.read_text())["models"]
 
