@@ -77,7 +77,7 @@ def check_sources(sources: Sequence[str]) -> None:
     if repeated := sorted({s for s in sources if sources.count(s) > 1}):
         raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
     if len(sources) < 2:
-        raise InputError(f"a study needs at least two models, not {len(sources)}")
+        raise InputError(f"give at least two models, not {len(sources)}")
 
 
 def open_models(
