@@ -19,19 +19,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from provlab import zoo
+from provlab.errors import NotComparableError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
 from provlab.statistics.base import Features, Model, Options
-from provlab.statistics.results import Outcome
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "helpers"))
-import spread_units  # noqa: E402  # the tests' own
+import spread_units  # the tests' own
 
 STATISTICS = ("phi_u", "phi_match", "phi_match_unsigned")
 COPIES = (
@@ -44,9 +45,6 @@ DISGUISES = (
 )  # fmt: skip
 FRAMINGS = ("faint=0.03", "posing=0.03", "posing=0.07", "posing=0.2")  # of elm, by oak
 LEVELS = (0.05, 0.01, 0.001)
-
-Setting = Options
-Kept = dict[int, dict[str, Features]]  # by positions, and by what is recorded
 
 
 def pruned(share: float) -> spread_units.Change:
@@ -76,25 +74,36 @@ def spread(n: int) -> spread_units.Change:
     return change
 
 
+class Kept(NamedTuple):
+    """A model, and its features by positions and statistic."""
+
+    model: Model
+    features: dict[int, dict[str, Features]]
+
+
 def features(source: str, settings: list[Options]) -> Kept:
     """Run a model once for each number of positions."""
-    model, kept = Model.open(source), {}
+    model, kept = Model.open(source), dict[int, dict[str, Features]]()
     for options in settings:
         if options.n_sequences not in kept:
             matched = get("phi_match").prepare(model, options)
             kept[options.n_sequences] = {"phi_u": get("phi_u").prepare(model, options)} | dict.fromkeys(
                 STATISTICS[1:], matched
             )
-    return kept
+    return Kept(model, kept)
 
 
-def outcome(a: Kept, b: Kept, name: str, options: Options, n_blocks: int = 4) -> Outcome:
-    """One statistic on a pair, over blocks of equal index."""
-    sides = [side[options.n_sequences][name] for side in (a, b)]
-    blocks = [
-        get(name).compare_block(*(side.block(block) for side in sides), block, options) for block in range(n_blocks)
-    ]
-    return get(name).outcome(blocks)
+def log10_p(a: Kept, b: Kept, name: str, options: Options) -> float | None:
+    """One statistic on a pair, over blocks of equal index; None where it gives no p-value, or refuses the pair."""
+    statistic, sides = get(name), [side.features[options.n_sequences][name] for side in (a, b)]
+    try:
+        statistic.require(a.model, b.model)
+    except NotComparableError:
+        return None
+    places = range(min(side.model.anatomy.n_blocks for side in (a, b)))
+    read = [[side.block(place) for side in sides] for place in places]
+    blocks = [statistic.compare_block(*rows, place, options) for place, rows in zip(places, read, strict=True)]
+    return statistic.outcome(blocks).log10_p
 
 
 def written(value: float | None) -> str:
@@ -148,12 +157,10 @@ def main() -> None:
             for source in (a, b):
                 if source not in known:
                     known[source] = features(source, settings)
-            row = [written(outcome(known[a], known[b], *cell).log10_p) for cell in cells]
+            row = [written(log10_p(known[a], known[b], *cell)) for cell in cells]
             print(f"| {label} |", " | ".join(row), "|", flush=True)
     nulls = [features(f"zoo:null-{i + 1:02}", settings) for i in range(arguments.strangers)]
-    found = [
-        [outcome(a, b, *cell).log10_p for cell in cells] for a, b in combinations(nulls, 2)
-    ]
+    found = [[log10_p(a, b, *cell) for cell in cells] for a, b in combinations(nulls, 2)]
     sizes = np.array(found, dtype=float)  # NaN where there is no p-value
     print(f"\n{len(sizes)} pairs of strangers at or below {LEVELS}:")
     for title, values in zip(titles, sizes.T, strict=True):

@@ -159,10 +159,8 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     )
     for flag, (field, kind, metavar, what) in SETTINGS.items():
         parser.add_argument(flag, dest=field, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=what)
-    quick = (
-        f"--units {QUICK['units']} --sequences {QUICK['n_sequences']}, by the tests that can: for models of billions "
-    )
-    parser.add_argument("--quick", action="store_true", help=quick + "of weights without a GPU")
+    quick = f"--units {QUICK['units']} --sequences {QUICK['n_sequences']}, by the tests that can: large models, no GPU"
+    parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 
 
