@@ -9,7 +9,43 @@ got noise or few bits, or were disguised. Framings are elm with copies of oak's 
 ``python benchmarks/some_units.py`` prints log10 p of each, ``-`` where there is none, and how many pairs of strangers
 fall below levels; ``--units`` and ``--sequences`` say how much is compared.
 
-TABLE
+Measured on commit c4a5412 (27 November 2026, two cores), log10 p by Fisher over blocks: all units and 2,048 positions,
+and 64 of 256 units and 256 positions (phi_U reads no text):
+
+| pair | phi_u, all | 64 | phi_match, all | 64 | unsigned, all | 64 |
+|---|---:|---:|---:|---:|---:|---:|
+| oak and oak-chat, fine-tuned | -2018 | -348 | -1814 | -297 | -1814 | -297 |
+| oak and oak-code, trained on | -2018 | -348 | -1807 | -205 | -1807 | -207 |
+| oak and oak-lora-merge | -2018 | -348 | -1814 | -224 | -1814 | -162 |
+| oak-chat and oak-math | -2018 | -348 | -1068 | -94 | -1023 | -85 |
+| spruce and spruce-half | -2473 | -260 | -1683 | -118 | -1667 | -93 |
+| spruce and spruce-slim, narrower | - | - | -302 | -32 | -176 | -22 |
+| oak, pruned to 75% of its units | -1416 | -348 | -1265 | -300 | -1265 | -300 |
+| oak, pruned to 50% of its units | -853 | -348 | -745 | -297 | -745 | -297 |
+| oak, noise of 0.5 | -2018 | -348 | -1814 | -212 | -1814 | -213 |
+| oak, noise of 1 | -2018 | -348 | -603 | -20 | -559 | -26 |
+| oak, noise of 2 | -330 | -25 | -2.1 | -0.9 | -0.3 | -0.1 |
+| oak in 4 bits | -2018 | -348 | -1814 | -299 | -1814 | -299 |
+| oak in 2 bits | -2018 | -348 | -1506 | -44 | -1103 | -52 |
+| oak-chat, T1+T2+T3+redraw=0.3 | -1.0 | -0.1 | -1814 | -302 | -1814 | -302 |
+| oak-chat, T2+loud | -0.0 | -0.2 | -1814 | -306 | -1814 | -306 |
+| oak-chat, T2+fan=0.2 | -0.2 | -0.1 | -69 | -10 | -69 | -9.2 |
+| oak-chat, the 64 that write most spread over two | -0.9 | -0.2 | -263 | -63 | -197 | -51 |
+| oak-chat, the 128 that write most | -1.1 | -0.1 | -94 | -6.6 | -74 | -5.4 |
+| elm with oak's units, faint=0.03 or posing=0.03 | -0.3 | -0.5 | - | - | - | - |
+| elm with oak's units, posing=0.07 | -0.3 | -0.5 | -451 | - | -451 | - |
+| elm with oak's units, posing=0.2 | -0.3 | -0.5 | -1803 | -182 | -1803 | -95 |
+
+Pairs of strangers, 276 of 24, at or below 0.05, 0.01 and 0.001 (13.8, 2.8 and 0.3 are meant), of 192 units:
+
+| | all | 64 | 128 | 64, 256 positions | 128, 256 positions |
+|---|---:|---:|---:|---:|---:|
+| phi_U | 15, 1, 0 | 14, 4, 1 | 13, 3, 0 | | |
+| phi_MATCH | 10, 4, 0 | 8, 1, 0 | 11, 2, 1 | 7, 1, 0 | 6, 3, 0 |
+| unsigned | 9, 6, 2 | 9, 2, 0 | 10, 3, 0 | 13, 0, 0 | 12, 2, 1 |
+
+What was tried before, on phi_U alone: the first 64 of either model lost copies that were pruned (-17 at 75%, -4 at 50%,
+where all units gave -1416 and -853), and the 64 of either that write most lost tuned ones (-20 to -60).
 """
 
 import argparse
