@@ -334,3 +334,6 @@ def test_quick_is_these_options(run):
     status, out, _ = run("plan", "shape:llama-2-7b*2", "--quick", "--blocks", 0, "--json", "-")
     assert status == 0
     assert json.loads(out)["comparisons"] == 3 + 2  # of the block, and of tables and outputs
+    for words, named in (((), True), (("--units", 64), False), (("--statistic", "phi_u"), False)):
+        status, out, _ = run("plan", "shape:llama-2-7b*3", *words)
+        assert (status, "--quick: " in out) == (0, named)
