@@ -44,7 +44,7 @@ Pairs of strangers, 276 of 24, at or below 0.05, 0.01 and 0.001 (13.8, 2.8 and 0
 | phi_MATCH | 10, 4, 0 | 8, 1, 0 | 11, 2, 1 | 7, 1, 0 | 6, 3, 0 |
 | unsigned | 9, 6, 2 | 9, 2, 0 | 10, 3, 0 | 13, 0, 0 | 12, 2, 1 |
 
-What was tried before, on phi_U alone: the first 64 of either model lost copies that were pruned (-17 at 75%, -4 at 50%,
+Other rules, by phi_U alone: the first 64 of either model lost copies that were pruned (-17 at 75%, -4 at 50%,
 where all units gave -1416 and -853), and the 64 of either that write most lost tuned ones (-20 to -60).
 """
 
@@ -95,7 +95,7 @@ def pruned(share: float) -> spread_units.Change:
 
 
 def spread(n: int) -> spread_units.Change:
-    """Spread the n units that write most over two each, whose up rows differ by far, as who knows the rule would."""
+    """Spread the n units that write most over two each, whose up rows differ by far."""
 
     def change(gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor, rng: torch.Generator) -> spread_units.Mlp:
         order = (up.norm(dim=1) * gate.norm(dim=1) * down.norm(dim=0)).argsort(descending=True)
@@ -196,8 +196,8 @@ def main() -> None:
             row = [written(log10_p(known[a], known[b], *cell)) for cell in cells]
             print(f"| {label} |", " | ".join(row), "|", flush=True)
     nulls = [features(f"zoo:null-{i + 1:02}", settings) for i in range(arguments.strangers)]
-    found = [[log10_p(a, b, *cell) for cell in cells] for a, b in combinations(nulls, 2)]
-    sizes = np.array(found, dtype=float)  # NaN where there is no p-value
+    log10_ps = [[log10_p(a, b, *cell) for cell in cells] for a, b in combinations(nulls, 2)]
+    sizes = np.array(log10_ps, dtype=float)  # NaN where there is no p-value
     print(f"\n{len(sizes)} pairs of strangers at or below {LEVELS}:")
     for title, values in zip(titles, sizes.T, strict=True):
         print(title, [int((values <= np.log10(level)).sum()) for level in LEVELS], int(np.isnan(values).sum()))

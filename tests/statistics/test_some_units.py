@@ -92,7 +92,7 @@ def test_planted_wrong_rows_give_another_matching(models, monkeypatch):
 
 
 def test_units_keep_their_places(models):
-    """Of a block in which some are dead: numbers are those that units have in the file."""
+    """Where some are dead, numbers are those that units have in the file."""
     rows = np.random.default_rng(0).normal(size=(9, 4))
     rows[[1, 6]] = 0
     (living,) = living_rows(rows, name="rows")
@@ -128,8 +128,8 @@ def test_what_is_planned_is_what_is_read(models):
 
 @pytest.mark.parametrize("name", ["phi_u", "phi_h", "phi_match", "phi_match_unsigned"])
 def test_a_product_is_planned_at_its_share(name):
-    models, one = shapes_of(["shape:llama-2-7b*2"]).models, PowerLaw(1, 1.0, 1.0)
-    rates = Rates(1e9, 1, 1e9, 1e9, 1e9, 0, 1e9, 1e9, one, one, 1)
+    models, law = shapes_of(["shape:llama-2-7b*2"]).models, PowerLaw(1, 1.0, 1.0)
+    rates = Rates(1e9, 1, 1e9, 1e9, 1e9, 0, 1e9, 1e9, law, law, 1)
     whole, some = (estimate(models, [name], Options(units=m), rates, blocks=[0]) for m in (None, 688))
     assert whole.products == pytest.approx(16 * some.products)  # 16 * 688 = 11,008
     assert whole.assignments[0] == pytest.approx(4 * some.assignments[0])  # it grows with the root of the table here

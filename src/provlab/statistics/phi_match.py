@@ -34,12 +34,12 @@ of the other's output. A copy of oak-chat that left out the rest had lost 0.1 na
 0.06; the rule was settled after such copies were seen. Where fewer were spread, the others are there to be found.
 
 With `Options.units` so many units m of the model that has fewer are matched among all of the other's. They are drawn,
-by a seed that the digests of both models make: whoever makes one of the two cannot know which they will be, so that
-units to hide, to spread or to imitate must be as many as without it. Drawn units are to independent models what all
-are, so the allowance is that of m. What the units write, which gates stand in groups and which are tied is asked of all
-units of both. The share of the output that agreeing units write is estimated: n of the units, of which m were drawn,
-write n / m times what those do. Few loud units would make a poor estimate, so none counts for more than a part of
-`WRITTEN`, unless it writes more by itself (`PhiMatch._counted`).
+by a seed that the digests of both models make: the maker of either cannot choose which they will be, so that units to
+hide, to spread or to imitate must be as many as without it. Drawn units are to independent models what all are, so the
+allowance is that of m. All units of both say how much each writes, which gates stand in groups, and which units are
+tied. The share of the output that agreeing units write is estimated: n units, of which m were drawn, write n / m times
+what those do. Few loud units would make a poor estimate, so none counts for more than a part of `WRITTEN`, unless it
+writes more by itself (`PhiMatch._counted`).
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -296,10 +296,10 @@ class PhiMatch(Statistic):
         return np.sort(rng.choice(n, options.units, replace=False))
 
     def _counted(self, written: NDArray[np.float64], times: float, matched: int) -> float:
-        """What units write, of all like which they are so many times fewer, as far as that can be estimated.
+        """How much the units write for which these stand, each for `times` units, as far as that can be estimated.
 
-        A unit stands for `times` units, but for no more than a part of `WRITTEN`: so many as make a good estimate must
-        agree, or else they must write so much themselves.
+        Each counts for no more than a part of `WRITTEN`, or for what it writes itself: so as many must agree as make a
+        good estimate, or they must write the whole of `WRITTEN` themselves.
         """
         most = self.WRITTEN * max(self.PART_OF_BAR, 2 / matched)
         return float(np.maximum(written, np.minimum(times * written, most)).sum())
