@@ -15,7 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from itertools import combinations
 from pathlib import Path
@@ -288,8 +288,8 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
     return get(name).outcome(matched([name], a, b, rng)[name]).log10_p
 
 
-def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[BlockResult]:
-    """phi_U of each block, or phi_H on inputs that both models see."""
+def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator, units: int | None = None) -> list[BlockResult]:
+    """phi_U of each block, or phi_H on inputs that both models see; of so many units of one model, if given."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
     def prepared(gate: Array, up: Array, down: Array) -> OrderedRows | None:
@@ -306,7 +306,9 @@ def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[Bloc
 
     sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
     return [
-        get(name).without(i, []) if None in rows else correlation_with_identity(*rows, i, int(rng.integers(2**31)))
+        get(name).without(i, [])
+        if None in rows
+        else correlation_with_identity(*rows, i, int(rng.integers(2**31)), units=units)
         for i, rows in enumerate(sides)
     ]
 
@@ -420,19 +422,18 @@ def settled(results: Sequence[BlockResult]) -> float | None:
 def verdicts(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float | None]]:
     """`smallest_levels` of what `provlab compare` says of one pair, by how much of it is read.
 
-    All blocks, one (``--blocks 0``), one after the other (``--until-settled``), or the first half of each block's units
-    (``--units``). The last two ask phi_U alone, which reads the order.
+    All blocks, one (``--blocks 0``), one after the other (``--until-settled``), or half of each block's units among all
+    of the other (``--units``). The last two ask phi_U alone, which reads the order.
     """
     results = {name: in_order(name, a, b, rng) for name in ("phi_u", "phi_h")}
     results |= matched(("phi_match", "phi_match_unsigned"), a, b, rng)
     rows = {"phi_unseen": by_embeddings("phi_unseen", a, b, rng)}
-    n = a.up.shape[1] // 2
-    halves = (replace(m, gate=m.gate[:, :n], up=m.up[:, :n], down=m.down[:, :n]) for m in (a, b))
+    half = in_order("phi_u", a, b, rng, units=a.up.shape[1] // 2)
     tested = {
         "compare": {name: get(name).outcome(some).log10_p for name, some in results.items()} | rows,
         "compare_block": {name: get(name).outcome(some[:1]).log10_p for name, some in results.items()} | rows,
         "compare_settled": {"phi_u": settled(results["phi_u"])},
-        "compare_units": {"phi_u": by_order("phi_u", *halves, rng)},
+        "compare_units": {"phi_u": get("phi_u").outcome(half).log10_p},
     }
     return {way: smallest_levels(p) for way, p in tested.items()}
 
@@ -518,7 +519,7 @@ def sorted_copy(source: str, rule: Callable[[Array], Array], folder: Path) -> st
 def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tuple[int, int, int]]:
     """As `rates`, by all pairs of trained strangers as `provlab compare` has them, and the shape of these models.
 
-    One block is the second one, and 128 of the 192 units are read.
+    One block is the second one, and 128 of the 192 units are matched.
     """
     with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
         rule = UNKNOWN.get(case.removeprefix("zoo-sorted-"))

@@ -4,8 +4,9 @@
 the units that are compared and holes elsewhere (the files take no room), and prints
 
 - the bytes that phi_U needs of one model and those that were sent for them (config, table of shards and headers
-  included), for one block and for all, of one file and of three shards, for all units and for 1,024;
-- what ``compare --blocks 0 --units 1024`` of the pair takes by the clock, imports included, and what it says.
+  included), for one block and for all, of one file and of three shards;
+- what ``compare --blocks 0 --units 1024 --statistic phi_u`` of the pair takes by the clock, imports included, and what
+  it says.
 """
 
 import hashlib
@@ -113,17 +114,17 @@ def fetched(config: dict[str, Any], label: str) -> None:
     from provlab.statistics.base import Model, Options, tensor_bytes
 
     with tempfile.TemporaryDirectory() as scratch:
-        for shards, units in [(shards, units) for shards in (1, 3) for units in (None, UNITS)]:
-            folder = Path(scratch) / f"{shards}-{units}"
+        for shards in (1, 3):
+            folder = Path(scratch) / f"{shards}"
             write(folder, config, shards, 0)
             for n_blocks in (1, config["num_hidden_layers"]):
                 with served(0.0, a=folder) as server:
                     model, needed = Model.open("org/a"), 0
                     for block in range(n_blocks):
-                        tensors = get("phi_u").tensors(model, model, block, Options(units=units))
+                        tensors = get("phi_u").tensors(model, model, block, Options())
                         needed += sum(tensor_bytes(model, name, rows) for name, rows in tensors.items())
-                        model.anatomy.read(model.checkpoint, "up", block, units=units)
-                    what = f"{label}, {shards} file(s), {n_blocks} block(s), {units or 'all'} units"
+                        model.anatomy.read(model.checkpoint, "up", block)
+                    what = f"{label}, {shards} file(s), {n_blocks} block(s)"
                     sent, requests = server.bytes, len(server.log)
                     print(f"{what:<46}{needed:>14,}{sent:>14,}{sent / needed:>9.4f}{requests:>6} requests")
 
@@ -142,6 +143,8 @@ def decided(config: dict[str, Any]) -> None:
         str(UNITS),
         "--blocks",
         str(BLOCK),
+        "--statistic",
+        "phi_u",
     ]
     with tempfile.TemporaryDirectory() as scratch:
         folders = {name: Path(scratch) / name for name in "ab"}

@@ -143,7 +143,8 @@ def compare(
     if a == b:  # answered without a test
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
-    opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=options.units is not None)
+    in_part = registry.hashes_nothing(names, options.units)
+    opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=in_part)
     names = names if statistics else fitting(opened, names)
     whole = options.units is None and not until_settled
     if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made

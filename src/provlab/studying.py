@@ -90,7 +90,8 @@ def study(
         check_sources(models)
         budget_for(memory)  # refuses what is no size
         train_missing(models)
-        opened = open_models(models, allow_pickle=allow_pickle, in_part=options.units is not None)
+        in_part = registry.hashes_nothing(names, options.units)
+        opened = open_models(models, allow_pickle=allow_pickle, in_part=in_part)
         names = names if statistics else fitting(opened, names)
         options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
         records = run_pairs(

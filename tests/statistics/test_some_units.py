@@ -1,43 +1,50 @@
-"""phi_U on the first K hidden units alone: which rows these are, what is read of them, and what is said.
+"""Some hidden units of one model among all of the other: which they are, what they cost, and what is said.
 
-Reference values: rows of arrays read whole, Spearman's correlation of a matching done here, bytes by hand.
+Reference values: rows of arrays read whole, Spearman's correlation of a matching done here, bytes by hand, the binomial
+law of rejections. Constructions are those of who would frame or hide a model, and knows the rule.
 """
 
-from pathlib import Path
+import json
 
 import numpy as np
 import pytest
 import spread_units
 import tiny_models
+from scipy import stats
 
 from provlab import api, studying
+from provlab.cli import arguments
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.engine.table import ResultCache
 from provlab.errors import InputError, NotComparableError, ParameterError
 from provlab.inference import pvalues
-from provlab.inference.matching import match
+from provlab.inference.matching import match, unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.models.formats.container import TensorInfo
+from provlab.planning.rates import PowerLaw, Rates
 from provlab.planning.sketch import shapes_of
-from provlab.planning.study import plan
+from provlab.planning.study import estimate, plan
 from provlab.report.study_report import StudyReport
-from provlab.statistics import get
+from provlab.statistics import get, phi_u
+from provlab.statistics.alive import living_rows, some_of
 from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_match import TOO_FAINT, PhiMatch
+from provlab.statistics.phi_u import correlation_with_identity
+from provlab.statistics.two_views import viewed
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models
 K = 20
 
 
 def compare(a, b, **settings):
-    return api.compare(a, b, progress=False, **({"units": K} | settings))
+    return api.compare(a, b, progress=False, **({"units": K, "statistics": ["phi_u"]} | settings))
 
 
 def by_hand(a, b, block, k=K):
-    """log10 p of the first k rows, matched here."""
-    rows = [model.anatomy.read(model.checkpoint, "up", block)[:k] for model in (a, b)]
-    return pvalues.spearman(match(*rows).indices).log10_p
+    """log10 p of the first k rows of one model among all of the other, matched here."""
+    first, second = (model.anatomy.read(model.checkpoint, "up", block) for model in (a, b))
+    return pvalues.spearman(match(first[:k], second).indices).log10_p
 
 
 @pytest.mark.parametrize("label", ["llama", "phi3", "gpt2", "gpt_neox", "bert_base", "qwen2"])
@@ -78,64 +85,89 @@ def test_the_matching_is_that_of_these_rows(models):
 
 
 def test_planted_wrong_rows_give_another_matching(models, monkeypatch):
-    """Were other rows taken for the first on one side, the units would not be matched as they are."""
-    some, calls = TensorInfo.some, []
-
-    def shifted(self, rows):
-        calls.append(rows)
-        return some(self, range(rows.start + len(calls) % 2, rows.stop + len(calls) % 2))
-
-    monkeypatch.setattr(TensorInfo, "some", shifted)
+    """Were other rows taken for the first, their partners would be others."""
+    monkeypatch.setattr(phi_u, "some_of", lambda rows, which: some_of(rows, which + 1))
     (record,) = compare(models["base"], models["tuned"], blocks=[0]).records
-    assert len(calls) == 2
     assert record.outcome.log10_p != by_hand(*(Model.open(models[name]) for name in ("base", "tuned")), 0)
+
+
+def test_units_keep_their_places(models):
+    """Where some are dead, numbers are those that units have in the file."""
+    rows = np.random.default_rng(0).normal(size=(9, 4))
+    rows[[1, 6]] = 0
+    (living,) = living_rows(rows, name="rows")
+    some = some_of(living, np.array([1, 4, 6]))  # of 0, 2, 3, 4, 5, 7, 8
+    assert some.places.tolist() == [2, 5, 8]
+    assert np.array_equal(some.rows, rows[[2, 5, 8]])
+
+
+@pytest.mark.parametrize("shuffled", ["fewer", "more"])
+def test_strangers_are_rejected_as_often_as_is_said(shuffled):
+    """Rows that share strong directions, one side sorted by them: a random order of either side is enough."""
+    rng, p = np.random.default_rng(5), []
+    for _ in range(600):
+        shared = rng.normal(size=(2, 12))
+        few, many = (rng.normal(size=(h, 12)) + 2 * rng.normal(size=(h, 2)) @ shared for h in (24, 40))
+        few, many = (rows[np.argsort(rows @ shared[0])] for rows in (few, many))
+        few, many = (rng.permutation(few), many) if shuffled == "fewer" else (few, rng.permutation(many))
+        sides = (unit_rows(rows.astype(np.float32)) for rows in (few, many))
+        p.append(correlation_with_identity(*sides, 0, int(rng.integers(2**31)), units=10).log10_p)
+    for level in (0.05, 0.01):
+        low, high = stats.binom.ppf([1e-4, 1 - 1e-4], len(p), level)
+        assert low <= (np.array(p) <= np.log10(level)).sum() <= high
 
 
 def test_what_is_planned_is_what_is_read(models):
     opened, options = open_models(list(models.values())), Options(units=K)
-    planned = plan(opened.models, ["phi_u"], options)
+    planned, whole = (plan(opened.models, ["phi_u"], o) for o in (options, Options()))
     with counting() as count:
         run_pairs(opened, ["phi_u"], options, progress=False)
-    assert count.tensors == planned.bytes_to_read == 5 * BLOCKS * K * WIDTH * 4
-    assert planned.largest < plan(opened.models, ["phi_u"], Options()).largest
+    assert count.tensors == planned.bytes_to_read == whole.bytes_to_read == 5 * BLOCKS * HIDDEN * WIDTH * 4
+    assert planned.largest < whole.largest
 
 
-def test_the_command_plans_it(run):
-    status, out, _ = run("plan", "shape:llama-2-7b*2", "--units", 1024, "--blocks", 0, "--json", "-")
-    assert status == 0
-    assert f'"bytes_to_read": {2 * 1024 * 4096 * 2}' in out
-    models = shapes_of(["shape:llama-2-7b*2"]).models
-    (reason,) = plan(models, ["phi_u"], Options(units=20_000), blocks=[0]).refused
-    name = "model.layers.0.mlp.up_proj.weight"
-    assert reason == f"{name} has 11008 units, fewer than 20000: give fewer, or leave units out"
+@pytest.mark.parametrize("name", ["phi_u", "phi_h", "phi_match", "phi_match_unsigned"])
+def test_a_product_is_planned_at_its_share(name):
+    models, law = shapes_of(["shape:llama-2-7b*2"]).models, PowerLaw(1, 1.0, 1.0)
+    rates = Rates(1e9, 1, 1e9, 1e9, 1e9, 0, 1e9, 1e9, law, law, 1)
+    whole, some = (estimate(models, [name], Options(units=m), rates, blocks=[0]) for m in (None, 688))
+    assert whole.products == pytest.approx(16 * some.products)  # 16 * 688 = 11,008
+    assert whole.assignments[0] == pytest.approx(4 * some.assignments[0])  # it grows with the root of the table here
 
 
-def test_reading_until_settled_reads_these_rows_only(models):
+def test_reading_until_settled_takes_it(models):
     with counting() as count:
         result = compare(models["base"], models["stranger"], until_settled=True)
     detail = result.records[0].outcome.detail.until_settled
-    assert count.tensors == detail["bytes_read"] == 2 * BLOCKS * K * WIDTH * 4
+    assert count.tensors == detail["bytes_read"] == 2 * BLOCKS * HIDDEN * WIDTH * 4
 
 
 def test_all_blocks_with_all(models):
     result = compare(models["base"], models["tuned"], all_blocks=True)
     assert result.records[0].outcome.log10_p < -5
-    assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block" in result.verdict()
+    assert f"phi_u matched {K} of {HIDDEN} hidden units of each block" in result.verdict()
 
 
-def test_more_units_than_there_are(models, run):
-    status, out, err = run("compare", models["base"], models["tuned"], "--units", HIDDEN + 1)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert f"has {HIDDEN} units, fewer than {HIDDEN + 1}: give fewer, or leave units out" in err
-    with pytest.raises(NotComparableError, match=f"fewer than {HIDDEN + 1}"):
-        compare(models["base"], models["tuned"], units=HIDDEN + 1, all_blocks=True)
-    assert compare(models["base"], models["tuned"], units=HIDDEN).records[0].outcome.log10_p < -50
+def test_where_there_are_no_more_units_all_are_compared(models, new_model, save_model, tmp_path):
+    some, whole = (compare(models["base"], models["tuned"], units=n) for n in (HIDDEN + 1, None))
+    assert [b.as_record() for b in some.records[0].outcome.blocks] == [
+        b.as_record() for b in whole.records[0].outcome.blocks
+    ]
+    assert "hidden units of each block" not in some.verdict()
+    narrow = str(save_model(new_model(7, intermediate_size=8), tmp_path / "narrow"))
+    result = studying.study([models["base"], models["tuned"], narrow], statistics=["phi_u"], units=K, progress=False)
+    assert isinstance(result, StudyReport)
+    n = {(record.a, record.b): record.outcome.blocks[0].detail.n for record in result.records}
+    assert (n[models["base"], models["tuned"]], n[models["base"], narrow]) == (K, 8)
 
 
-def test_statistics_that_read_all_units_refuse(models):
-    assert [record.statistic for record in compare(models["base"], models["tuned"]).records] == ["phi_u"]
-    with pytest.raises(ParameterError, match=r"phi_h reads all hidden units.* phi_u alone"):
-        compare(models["base"], models["tuned"], statistics=["phi_u", "phi_h"])
+def test_statistics_that_compare_all_units_refuse(models, text):
+    usual = compare(models["base"], models["tuned"], statistics=None, text=text, n_sequences=4, sequence_length=16)
+    names = [record.statistic for record in usual.records]
+    assert names == ["phi_u", "phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen"]
+    for name in ("phi_l2", "phi_views", "phi_anchor"):
+        with pytest.raises(ParameterError, match=f"{name} compares all hidden units, so leave out units"):
+            compare(models["base"], models["tuned"], statistics=["phi_u", name])
 
 
 def test_keys_contain_the_number_and_without_it_are_as_before(models, tmp_path):
@@ -144,6 +176,8 @@ def test_keys_contain_the_number_and_without_it_are_as_before(models, tmp_path):
     keys = [ResultCache(store, statistic, Options(units=units)).key(pair, 0) for units in (None, 8, K, HIDDEN)]
     assert len(set(keys)) == 4
     assert statistic.parameters(Options(seed=3)) == {"seed": 3}
+    # records of the time when the first of both models were matched have another name for it
+    assert statistic.parameters(Options(seed=3, units=K)) == {"seed": 3, "compared_units": K}
     for units in (None, K):
         compare(models["base"], models["tuned"], store=store, units=units)
     again = [compare(models["base"], models["tuned"], store=store, units=units) for units in (None, K)]
@@ -154,40 +188,152 @@ def test_a_verdict_says_what_it_rests_on(models):
     result = compare(models["base"], models["stranger"])
     verdict = result.verdict()
     assert "phi_u (one test, level 0.01) does not reject" in verdict
-    assert f"phi_u read the first {K} of {HIDDEN} hidden units of each block." in verdict
-    assert "if it does not reject, run it without units" in verdict
-    whole = compare(models["base"], models["stranger"], units=None, statistics=["phi_u"])
+    assert f"phi_u matched {K} of {HIDDEN} hidden units of each block of one model among all of the other." in verdict
+    assert "if nothing is rejected, run it without units" in verdict
+    whole = compare(models["base"], models["stranger"], units=None)
     assert "hidden units of each block" not in whole.verdict()
     assert result.to_json()["parameters"]["units"] == K
 
 
-def test_a_partner_that_begins_elsewhere_is_seen_by_all_units_only(models, tmp_path):
-    """A copy whose first half of units was cut off: of its first rows none has its partner among the first."""
+def test_a_partner_that_begins_elsewhere_is_seen(models, tmp_path):
+    """A copy whose first half of units was cut off: its first rows have their partners among the last of the other."""
 
     def cut(gate, up, down, rng):
         return gate[HIDDEN // 2 :], up[HIDDEN // 2 :], down[:, HIDDEN // 2 :]
 
     folder = spread_units.write(models["base"], tmp_path / "cut", cut)
     part = compare(models["base"], folder)
-    assert part.records[0].outcome.log10_p > -2
-    assert "Where units were moved or left out" in part.verdict()
-    assert f"the first {K} of {HIDDEN} and {HIDDEN // 2} hidden units" in part.verdict()
-    assert compare(models["base"], folder, units=None, statistics=["phi_u"]).records[0].outcome.log10_p < -20
+    assert part.records[0].outcome.log10_p < -20
+    assert f"phi_u matched {K} of {HIDDEN // 2} hidden units" in part.verdict()
+    (block, *_) = part.records[0].outcome.blocks
+    assert np.array_equal(block.matching, np.arange(K) + HIDDEN // 2)
 
 
 def test_units_that_are_zero_are_left_out(models, tmp_path):
-    """The others are matched, the smaller side into the larger."""
+    """The first that are alive are matched; the others of the other side are all there."""
     folder = spread_units.write(models["base"], tmp_path / "off", spread_units.off(3, 30))
     outcome = compare(models["base"], folder).records[0].outcome
-    assert [(block.detail.n, block.detail.dropped) for block in outcome.blocks] == [(K - 1, [0, 1])] * BLOCKS
+    assert [(block.detail.n, block.detail.dropped) for block in outcome.blocks] == [(K, [0, 2])] * BLOCKS
     assert outcome.log10_p < -20
 
 
-def test_a_study_takes_it_and_one_narrow_model_ends_nothing(models, new_model, save_model, tmp_path):
-    narrow = str(save_model(new_model(7, intermediate_size=8), tmp_path / "narrow"))
-    result = studying.study([models["base"], models["tuned"], narrow], units=K, progress=False)
-    assert isinstance(result, StudyReport)
-    errors = result.to_frame().set_index(["a", "b"])["error"]
-    assert errors[models["base"], models["tuned"]] is None
-    assert "has 8 units, fewer than 20" in errors[models["base"], narrow]
-    assert Path(narrow).is_dir()
+# By activations ------------------------------------------------------------------------------------------------------
+
+
+def activations(h, common=(), seed=0, digest=0, tokens=64):
+    """Units drawn at random, of which some are another's; each writes as much."""
+    rng = np.random.default_rng(seed)
+    gate, up = (rng.normal(size=(h, tokens)).astype(np.float32) for _ in range(2))
+    if len(common):
+        other = common[0]
+        gate[: len(common[1])], up[: len(common[1])] = (view.rows[common[1]] for view in other[:2])
+    made = viewed(gate, up, np.zeros((1, tokens), np.int64), written=np.full(h, 1 / h))
+    return made._replace(digest=np.full(32, digest, np.uint8))
+
+
+def matched(a, b, **settings):
+    return get("phi_match").compare_block(a, b, 0, Options(**settings))
+
+
+def test_units_are_drawn_by_what_either_maker_decides_last():
+    """Nobody can have spread, or copied, the units that will be matched alone."""
+    drawn = set()
+    for own, others in ((1, 2), (1, 3), (4, 2)):
+        sides = [activations(200, digest=own), activations(300, digest=others, seed=1)]
+        drawn.add(tuple(get("phi_match")._drawn(sides, 200, 0, Options(units=20)).tolist()))
+    assert len(drawn) == 3
+    assert all(list(some) == sorted(set(some)) and max(some) < 200 for some in drawn)
+    again = get("phi_match_unsigned")._drawn(sides, 200, 0, Options(units=20))
+    assert tuple(again.tolist()) in drawn  # both forms ask the same units
+
+
+def test_of_a_copy_so_many_units_are_found_as_are_matched():
+    a = activations(200)
+    b = activations(300, (a, np.arange(200)), seed=1, digest=1)
+    whole, some = matched(a, b), matched(a, b, units=60)
+    assert (whole.detail.n, whole.detail.agree, some.detail.n, some.detail.agree) == (200, 200, 60, 60)
+    assert whole.log10_p < some.log10_p < -20
+    assert some.detail.of_units == [200, 300]
+    assert some.matching.shape == (2, 60)
+    # what all that agree write is estimated: 60 drawn of 200 that are all of one output and two thirds of the other
+    assert some.detail.written == pytest.approx([1, 2 / 3], abs=1e-3)
+    assert matched(b, a, units=60).detail.agree == 60
+
+
+@pytest.mark.parametrize("name", ["phi_match", "phi_match_unsigned"])
+def test_strangers_stay_strangers(name):
+    p = [
+        get(name).compare_block(*(activations(60, seed=2 * k + s, digest=s) for s in (0, 1)), k, Options(units=20))
+        for k in range(200)
+    ]
+    low_p = (np.array([result.log10_p for result in p]) <= np.log10(0.05)).sum()
+    assert low_p <= stats.binom.ppf(1 - 1e-4, len(p), 0.05)
+
+
+def framed(h, n, loud, digest):
+    """Strangers, one of which was given n of the other's units: one writes the share `loud`, the others nothing."""
+    a = activations(h)
+    b = activations(2 * h, (a, np.arange(n)), seed=1, digest=digest)
+    written = np.full(2 * h, (1 - loud) / (2 * h - n))
+    written[:n] = 1e-5
+    written[0] = loud
+    return a, b._replace(written=written)
+
+
+def test_one_loud_unit_lends_the_others_no_weight(monkeypatch):
+    """Copies that write 1% must not pass for 5% because one in four units is drawn, whichever are drawn."""
+    whole = matched(*framed(200, 150, 0.02, 0))
+    assert whole.detail.withheld == TOO_FAINT
+    results = [matched(*framed(200, 150, 0.02, digest), units=50) for digest in range(12)]
+    assert {result.detail.withheld for result in results} == {TOO_FAINT}
+    # planted: an estimate that believes in each unit
+    monkeypatch.setattr(PhiMatch, "PART_OF_BAR", 10.0)
+    believed = [matched(*framed(200, 150, 0.02, digest), units=50) for digest in range(12)]
+    assert any(result.detail.withheld is None and result.log10_p < -2 for result in believed)
+
+
+def test_without_units_what_is_written_counts_as_it_is():
+    written = np.random.default_rng(0).exponential(size=50)
+    assert PhiMatch()._counted(written, 1.0, 50) == written.sum()
+    alike = np.full(200, 1 / 2000)  # 200 of 2,000 like units agree, of 400 that were drawn: 50% of what is drawn
+    assert PhiMatch()._counted(alike, 5.0, 400) == pytest.approx(200 * 0.05 / 100)  # capped, and enough
+    assert PhiMatch()._counted(alike, 5.0, 400) >= PhiMatch.WRITTEN
+
+
+def test_units_that_were_spread_are_missed_by_few_as_by_all_and_it_is_said():
+    """Whether a model has so many units that the other's may be spread in it is asked of all units of both."""
+    a = activations(100)
+    b = activations(250, seed=1, digest=1)
+    for units in (None, 30):
+        result = matched(a, b, units=units)
+        assert "the second has 250 hidden units that write anything" in result.detail.blind
+        assert result.detail.power == 0
+
+
+def test_experts_are_compared_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(phi_u, "has_experts", lambda model, block: True)
+    tiny_models.save("llama", tmp_path / "m")
+    model = Model.open(str(tmp_path / "m"))
+    for name in ("phi_u", "phi_match"):
+        with pytest.raises(NotComparableError, match="has experts, which are compared whole: leave units out"):
+            get(name).prepare(model, Options(units=4))
+
+
+def test_quick_is_these_options(run):
+    """And each of them may be given beside it."""
+    parser = arguments.Parser()
+    arguments.add_statistics(parser)
+
+    def settings(*words):
+        return arguments.statistics(parser.parse_args(words))
+
+    quick = settings("--quick")
+    assert (quick["units"], quick["n_sequences"], quick["statistics"]) == (1024, 4, None)
+    assert settings("--quick", "--units", "64") == quick | {"units": 64}
+    assert "units" not in settings()
+    status, out, _ = run("plan", "shape:llama-2-7b*2", "--quick", "--blocks", 0, "--json", "-")
+    assert status == 0
+    assert json.loads(out)["comparisons"] == 3 + 2  # of the block, and of tables and outputs
+    for words, named in (((), True), (("--units", 64), False), (("--statistic", "phi_u"), False)):
+        status, out, _ = run("plan", "shape:llama-2-7b*3", *words)
+        assert (status, "--quick: " in out) == (0, named)

@@ -82,7 +82,7 @@ def _page(result: Answer, content: Json) -> str:
     made = {**content["machine"], **content["result"]["versions"]}
     below: list[views.Table | views.Listed] = [
         views.Table(("model", "file", "SHA-256"), files),
-        views.Listed("Read", [*read, f"rows: {about['rows_read']}", f"seed: {content['result']['seed']}"]),
+        views.Listed("Read", [*read, f"units matched: {about['units_matched']}", f"seed: {content['result']['seed']}"]),
         views.Listed("Computed by", [f"{name} {value}" for name, value in made.items()]),
         views.Listed("Recompute this folder from the models, and sign it", COMMANDS),
     ]

@@ -45,7 +45,7 @@ def predicate(content: Mapping[str, Any]) -> Json:
     return {
         **{key: content[key] for key in ("question", "arguments", "machine")},
         "read": {name: registry.get(name).reads for name in names} or {"draws": "of both models"},
-        "rows_read": result["parameters"].get("units") or "all",
+        "units_matched": result["parameters"].get("units") or "all",
         "result": result,
         "tolerance": {"relative": TOLERANCE, "where": "processor, threads or versions differ; else bit for bit"},
     }

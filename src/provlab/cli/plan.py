@@ -2,11 +2,13 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from provlab import statistics as registry
 from provlab.cli import arguments as common
 from provlab.errors import InputError
+
+_LONG = 600  # seconds from which a quicker setting is named
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +58,12 @@ def _plan(arguments: argparse.Namespace) -> int:
     rates = measure_rates(seed=options.seed)
     estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
     numbers = numbers_of(sketch, estimated, budget)
-    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers))
+    quick = None
+    if arguments.statistic is None and options.units is None and estimated.seconds[1] > _LONG:
+        options = replace(options, **common.QUICK)
+        some = registry.checked_names(None, units=options.units)
+        quick = estimate(sketch.models, some, options, rates, blocks=blocks, workers=arguments.workers)
+    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quick))
     return 0
 
 

@@ -85,7 +85,7 @@ def open_models(
 ) -> OpenedModels:
     """Open every source; one that cannot be opened is kept with its reason, or raises if `strict`.
 
-    With `in_part`, for some units alone, no large file is hashed.
+    With `in_part`, no large file is hashed.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def open_models(
         other = opened.setdefault(model.checkpoint.source, source)
         if other != source:
             raise InputError(f"models must be distinct, but {other} and {source} are one")
-    return OpenedModels(tuple(sources), models, refused, allow_pickle)
+    return OpenedModels(tuple(sources), models, refused, allow_pickle, in_part)
 
 
 def with_common_vocabulary(options: Options, models: Mapping[str, Model], statistics: Sequence[str] = ()) -> Options:
@@ -320,9 +320,8 @@ def _passes(tables: Sequence[JobTable], jobs: Sequence[Job], cache: FeatureCache
 
 
 def _reference(table: JobTable, source: str) -> Reference:
-    in_part = table.cache.options.units is not None
     digest = table.opened.models[source].checkpoint.digest
-    return Reference(source, digest, table.opened.allow_pickle, in_part)
+    return Reference(source, digest, table.opened.allow_pickle, table.opened.in_part)
 
 
 def _features(table: JobTable, source: str) -> str:

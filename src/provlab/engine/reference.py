@@ -13,7 +13,7 @@ Result = BlockResult | BaseException
 
 @dataclass(frozen=True)
 class Reference:
-    """Serialisable model reference: how to open it, whether for some units alone, and the digest that it must have."""
+    """Serialisable model reference: how to open it, whether without hashing it, and the digest that it must have."""
 
     source: str
     digest: str

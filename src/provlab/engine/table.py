@@ -43,12 +43,13 @@ class PairRecord:
 
 @dataclass(frozen=True)
 class OpenedModels:
-    """The sources in their order, the models that opened, by source, and the reason for each that did not."""
+    """The sources in their order, the models that opened, by source, the reason for each that did not, and how."""
 
     sources: tuple[str, ...]
     models: dict[str, Model]
     refused: dict[str, str]
     allow_pickle: bool = False
+    in_part: bool = False
 
 
 @dataclass(frozen=True)

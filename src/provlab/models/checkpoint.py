@@ -287,7 +287,7 @@ class Checkpoint:
         }
 
     def read_in_part(self) -> None:
-        """Hash no large file of a folder, as some units alone are read; before the first look at `digest`.
+        """Hash no large file of a folder, as some units alone are compared; before the first look at `digest`.
 
         The files are `unverified`, and what stands for them in `digest` changes with their path, size and times.
         """

@@ -44,8 +44,8 @@ def numbers_of(sketch: Sketch, estimated: Estimate, budget: Budget) -> dict[str,
     }
 
 
-def study_card(estimated: Estimate, numbers: Mapping[str, Any]) -> Card:
-    """The time, memory and bytes to fetch in a sentence, all numbers below it."""
+def study_card(estimated: Estimate, numbers: Mapping[str, Any], quick: Estimate | None = None) -> Card:
+    """The time, memory and bytes to fetch in a sentence, all numbers below it; and how long `quick` takes, if given."""
 
     def span(seconds: Sequence[float]) -> str:
         return " to ".join(map(duration, seconds))
@@ -80,6 +80,11 @@ def study_card(estimated: Estimate, numbers: Mapping[str, Any]) -> Card:
     remarks = [
         *(("no time", f"none is known of {name}; its bytes and memory are counted") for name in estimated.left_out),
         *(("too large", f"does not fit: {reason}") for reason in numbers["does_not_fit"]),
+        *(
+            ("quicker", f"--quick: {duration(some.seconds[1])} at most, by some units and less text")
+            for some in (quick,)
+            if some is not None
+        ),
         ("from", _RATES),
         ("beside it", "the start of a command, 2 s, and 7 s where models are run"),
     ]

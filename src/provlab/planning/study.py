@@ -22,6 +22,7 @@ from provlab.planning.laws import LAWS, NO_LAW
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
+from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes, tensor_names
 
 Pair = tuple[str, str]
@@ -167,7 +168,8 @@ def plan(
         As for `provlab.study`. Pairs that a statistic does not apply to are left out.
     """
     for model in models.values():
-        if options.units is not None and isinstance(model.checkpoint, Checkpoint):  # else it is known by its shape
+        # else it is known by its shape
+        if hashes_nothing(statistics, options.units) and isinstance(model.checkpoint, Checkpoint):
             model.checkpoint.read_in_part()
     jobs = []
     refused: dict[str, None] = {}
@@ -209,23 +211,30 @@ def _job(
             read |= get_statistic(statistic).tensors(model, models[other], block, options)
         reads[source] = {name: tensor_bytes(model, name, rows) for name, rows in read.items()}
         if law.matchings:  # float32 rows and their unit rows
-            count, units = _mlps(statistic, model, block, options)
+            count, units = _mlps(statistic, model, block)
             features[source] = 8 * law.matchings * count * units * law.columns(model, options)
             widest = max(widest, units)
         elif statistic == "phi_jsd":
             features[source] = 4 * options.n_sequences * options.sequence_length * model.anatomy.vocab_size
         else:
             features[source] = sum(4 * n // itemsize(model.checkpoint.dtype(name)) for name, n in reads[source].items())
-    working = 8 * widest**2 if law.matchings else 2 * max(features.values())
+    working = 8 * _matched(statistic, widest, options) * widest if law.matchings else 2 * max(features.values())
     return PlannedJob(statistic, block, tuple(pairs), reads, features, working)
 
 
-def _mlps(statistic: str, model: Model, block: int | None, options: Options) -> tuple[int, int]:
+def _matched(statistic: str, units: int, options: Options) -> int:
+    """How many units of the model that has fewer are matched among all of the other."""
+    if options.units is None or "compared_units" not in get_statistic(statistic).settings:
+        return units
+    return min(units, options.units)
+
+
+def _mlps(statistic: str, model: Model, block: int | None) -> tuple[int, int]:
     """How many MLPs of a block are compared, and how many hidden units of each, of the widest if they differ."""
     experts = [model.anatomy.shape(f"up.{name}", block)[0] for name in model.anatomy.mlps(block) if name]
     if statistic == "phi_u" and experts:
         return len(experts), max(experts)
-    return 1, options.units or model.anatomy.mlp_width
+    return 1, model.anatomy.mlp_width
 
 
 def whole_bytes(model: Model) -> int:
@@ -321,10 +330,11 @@ def estimate(
             left_out |= {} if law.seconds else {job.statistic: None}
             continue
         columns = {source: law.columns(models[source], options) for source in job.reads}
-        mlps = {source: _mlps(job.statistic, models[source], job.block, options) for source in job.reads}
+        mlps = {source: _mlps(job.statistic, models[source], job.block) for source in job.reads}
         rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in job.reads)
         for a, b in job.pairs:
-            n, similarities = law.matchings * min(mlps[a][0], mlps[b][0]), mlps[a][1] * mlps[b][1]
+            n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
+            similarities = _matched(job.statistic, min(widths), options) * max(widths)
             products += n * (2.0 * similarities * min(columns[a], columns[b]) / rates.product + rates.call)
             easy += n * rates.easy(math.sqrt(similarities))
             hard += n * rates.hard(math.sqrt(similarities))

@@ -362,19 +362,29 @@ class Verdict:
         if few:
             blocks = [str(block.block) for block in everywhere[few[0]].blocks]
             sentences.append(f"Blocks read: {', '.join(blocks)}, which is {len(blocks)} of {depth}.")
-        for name, outcome in self._outcomes.items():
-            whole = [block.detail.of_units for block in outcome.blocks if block.detail.of_units]
-            if whole:
-                units = " and ".join(f"{h:,}" for h in dict.fromkeys(whole[-1]))
-                sentences.append(
-                    f"{name} read the first {self._options.units:,} of {units} hidden units of each block. Where units "
-                    "were moved or left out, few of these have their partners among the other's first: if it does not "
-                    "reject, run it without units."
-                )
+        sentences += self._some_units()
         sentences += self._dropped()
         details = [outcome.detail for outcome in self._outcomes.values()]
         messages = [detail.said for detail in details] + [detail.zeros for detail in details]
         return sentences + [text for text in messages if isinstance(text, str)]
+
+    def _some_units(self) -> list[str]:
+        """How many hidden units were matched, where these are not all, and what is not seen by so few."""
+        of = {
+            name: min(whole[-1])
+            for name, outcome in self._outcomes.items()
+            if (whole := [block.detail.of_units for block in outcome.blocks if block.detail.of_units])
+        }
+        if not of:
+            return []
+        on_text = [name for name in of if "text_sha256" in registry.get(name).settings]
+        text = f", by {self._options.kept_tokens:,} tokens of text" if on_text else ""
+        units = " or ".join(f"{h:,}" for h in dict.fromkeys(of.values()))
+        return [
+            f"{_names(of)} matched {self._options.units:,} of {units} hidden units of each block of one model among "
+            f"all of the other{text}. A copy that keeps few of its units, or changed most of them, may show by all and "
+            "not by these: if nothing is rejected, run it without units."
+        ]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""

@@ -89,8 +89,8 @@ class Options:
     text : str
         The held-out text; identified in records by its SHA-256.
     units : int or None
-        Only so many hidden units of each block are read and compared, the first in the file, by statistics that can;
-        None for all.
+        Only so many hidden units of each block, of the model that has fewer, are matched among all of the other, by
+        statistics that can; None for all. A product then costs that share of the whole.
     vocab_size : int or None
         Random tokens are drawn below it; ``None`` until a study sets it to the smallest vocabulary of its models.
     vocabulary : tuple of str or None
@@ -133,6 +133,11 @@ class Options:
             raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}{hint}")
         if not _elsewhere.get():
             _check_device(self.device)
+
+    @property
+    def compared_units(self) -> int | None:
+        """As `units`, under the name that records have: those of ``units`` are of the first of both models."""
+        return self.units
 
     @cached_property
     def text_sha256(self) -> str:

@@ -120,6 +120,7 @@ class PhiAnchor(PhiMatchUnsigned):
     version = 6
     reads = "gate and up activations on text, and down projections"
     roles = ("down",)
+    settings = tuple(name for name in PhiMatchUnsigned.settings if name != "compared_units")  # it groups all units
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
     def _spread(self, sides: Sequence[Views]) -> str:

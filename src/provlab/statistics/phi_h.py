@@ -80,7 +80,7 @@ class PhiH(Statistic):
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order; 7 gates
     # by their rows alone
     version = 8
-    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
+    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens", "compared_units")
     recorded = HiddenActivations
     warrant = BY_THEOREM
     independent_blocks = True
@@ -95,4 +95,5 @@ class PhiH(Statistic):
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
-        return correlation_with_identity(a, b, block, tie_seed(options.seed, self.name, block))
+        seed = tie_seed(options.seed, self.name, block)
+        return correlation_with_identity(a, b, block, seed, units=options.units)

@@ -33,6 +33,14 @@ more than `SPREAD` times as many units are too many, and so are more units that 
 of the other's output. A copy of oak-chat that left out the rest had lost 0.1 nats, and one that kept 95% of the output
 0.06; the rule was settled after such copies were seen. Where fewer were spread, the others are there to be found.
 
+With `Options.units` so many units m of the model that has fewer are matched among all of the other's. They are drawn,
+by a seed that the digests of both models make: the maker of either cannot choose which they will be, so that units to
+hide, to spread or to imitate must be as many as without it. Drawn units are to independent models what all are, so the
+allowance is that of m. All units of both say how much each writes, which gates stand in groups, and which units are
+tied. The share of the output that agreeing units write is estimated: n units, of which m were drawn, write n / m times
+what those do. Few loud units would make a poor estimate, so none counts for more than a part of `WRITTEN`, unless it
+writes more by itself (`PhiMatch._counted`).
+
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
 matches by the size of the cosine.
@@ -52,9 +60,10 @@ from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
 from provlab.statistics import experts
+from provlab.statistics.alive import some_of
 from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
 from provlab.statistics.flaws import SPREAD
-from provlab.statistics.phi_u import has_experts
+from provlab.statistics.phi_u import has_experts, require_one_mlp
 from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching, withheld
 from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views, grouped, viewed
@@ -85,7 +94,8 @@ class Matched(NamedTuple):
     evidence
         ``(n,)``: units that agree and are not tied.
     written
-        What share of the block's output these write, of either model; empty where that is unknown.
+        What share of the block's output these write, of either model, as far as it counts (`PhiMatch._counted`); empty
+        where that is unknown.
     countable
         How many units are not tied, of the model that has fewer.
     silent
@@ -119,6 +129,8 @@ class GateAndUp(Features):
         Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
     written : list of array
         Per block, `provlab.models.canonical.shares` of these units, ``(h,)``; empty: unknown.
+    digest : array
+        SHA-256 of the model, ``(32,)`` uint8, by which units are drawn where some are compared; empty: all are.
     """
 
     gate: list[Array]
@@ -126,6 +138,7 @@ class GateAndUp(Features):
     tokens: NDArray[np.int64]
     units: list[NDArray[np.float64]] = field(default_factory=list)
     written: list[NDArray[np.float64]] = field(default_factory=list)
+    digest: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]], model: Model) -> Features:
@@ -137,7 +150,7 @@ class GateAndUp(Features):
         assert block is not None
         units = self.units[block] if self.units else AS_THEY_ARE
         written = self.written[block] if self.written else None
-        return viewed(self.gate[block], self.up[block], self.tokens, units, written)
+        return viewed(self.gate[block], self.up[block], self.tokens, units, written)._replace(digest=self.digest)
 
 
 class PhiMatch(Statistic):
@@ -153,13 +166,16 @@ class PhiMatch(Statistic):
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
         "has one direction for both, and the others as chance has it"
     )
-    settings = ("seed", "text_sha256", *PASS, "sampled_tokens")
+    settings = ("seed", "text_sha256", *PASS, "sampled_tokens", "compared_units")
     recorded = GateAndUp
     warrant = CALIBRATED
     reads_order = False  # units get random labels
     unsigned: ClassVar[bool] = False
     #: agreeing units count as evidence if they write at least this share of the MLP's output, on both sides
     WRITTEN: ClassVar[float] = 0.05
+    #: where some units are compared, one counts for at most this share of the bar, unless it writes more by itself: an
+    #: estimate from a hundred units is good to a tenth
+    PART_OF_BAR: ClassVar[float] = 0.01
     #: a unit is tied if the cosine of its own gate and up activations is larger: its two matchings are then nearly one
     TIED: ClassVar[float] = 0.9
     #: a block gives no p-value where the mean size of that cosine is larger, in either model: over the units that agree
@@ -186,11 +202,13 @@ class PhiMatch(Statistic):
 
     def prepare(self, model: Model, options: Options) -> GateAndUp:
         """Run the model once over the text."""
+        require_one_mlp(model, options)
         if any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
             kept, places = one_pass(self, model, options, ("input", "output"))
             return experts.Inputs(model, kept["input"], kept["output"], places)  # type: ignore[return-value]
         kept, places = one_pass(self, model, options, ("gate", "up", "units", "written"))
-        return GateAndUp(kept["gate"], kept["up"], places, kept["units"], kept["written"])
+        digest = np.frombuffer(bytes.fromhex(model.checkpoint.digest), np.uint8)
+        return GateAndUp(kept["gate"], kept["up"], places, kept["units"], kept["written"], digest)
 
     def compare_block(self, a: Any, b: Any, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching of gates with that of ups; `provlab.inference.allowing` says what is allowed.
@@ -222,13 +240,21 @@ class PhiMatch(Statistic):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
+        sides = (Views(*a), Views(*b))
+        first = len(sides[0].gate) <= len(sides[1].gate)  # whether the units of the first model are matched
+        own = self._drawn(sides, len(sides[not first].gate), block, options)
+        views = list(zip(sides[0][:2], sides[1][:2], strict=True))
+        if len(own) < len(sides[not first].gate):
+            views = [(some_of(x, own), y) if first else (x, some_of(y, own)) for x, y in views]
         by_gate, by_up = (
             match_shuffled(x, y, seed=tie_seed(options.seed, self.name, block, side), unsigned=self.unsigned).indices
-            for side, (x, y) in enumerate(zip(a[:2], b[:2], strict=True))
+            for side, (x, y) in enumerate(views)
         )
-        sides, own = (Views(*a), Views(*b)), np.arange(len(by_gate))
-        units = (own, by_gate) if len(a[0]) <= len(b[0]) else (by_gate, own)  # of either model, pair by pair
+        units = (own, by_gate) if first else (by_gate, own)  # of either model, pair by pair
+        times = len(sides[not first].gate) / len(own)  # so many units stand for those that were drawn
         detail = Detail(dropped=dropped(a[0], b[0]))
+        if times > 1:
+            detail = replace(detail, of_units=[len(side.gate) + len(side.gate.left_out) for side in sides])
         fewer = min(sides, key=lambda side: len(side.gate)).gate.left_out
         if 0 < len(fewer) <= self.NAMED:
             detail = replace(detail, without=fewer.tolist())
@@ -237,7 +263,7 @@ class PhiMatch(Statistic):
         silent, countable = "", len(by_gate)
         if len(alike := [side.tied for side in sides if side.tied is not None]) == 2:
             may_count = [cosines <= self.TIED for cosines in alike]
-            countable = min(int(some.sum()) for some in may_count)
+            countable = min(int(may_count[not first][own].sum()), int(may_count[first].sum()))
             weights = [side.written if side.written is not None and side.written.any() else None for side in sides]
             means = [float(np.average(c, weights=w)) for c, w in zip(alike, weights, strict=True)]
             for some, n in zip(may_count, units, strict=True):
@@ -251,11 +277,32 @@ class PhiMatch(Statistic):
                 float(s[some].sum()) for s, some in zip(shares, may_count, strict=True)
             ) < self.COMPARED * min(1.0, *(float(s.sum()) for s in shares)):
                 silent = TOO_FEW
-        written = [float(s[n[evidence]].sum()) for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
+        agreeing = [s[n[evidence]] for s, n in zip(shares, units, strict=True)] if len(shares) == 2 else []
+        written = [self._counted(some, times, len(own)) for some in agreeing]
         if written:
-            detail = replace(detail, written=[round(share, 4) for share in written])
+            # of some units an estimate of what all that agree write; not more than all units do
+            wholes = [times * float(some.sum()) for some in agreeing]
+            wholes = [min(w, float(s.sum())) if times > 1 else w for w, s in zip(wholes, shares, strict=True)]
+            detail = replace(detail, written=[round(share, 4) for share in wholes])
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
         return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, sides, detail)
+
+    def _drawn(self, sides: Sequence[Views], n: int, block: int | None, options: Options) -> NDArray[np.int64]:
+        """Numbers of the units that are matched, ascending, of the n of the model that has fewer."""
+        if options.units is None or options.units >= n or not all(len(side.digest) for side in sides):
+            return np.arange(n)
+        digests = (side.digest.tobytes().hex() for side in sides)
+        rng = np.random.default_rng(tie_seed(options.seed, "units", block, *digests))
+        return np.sort(rng.choice(n, options.units, replace=False))
+
+    def _counted(self, written: NDArray[np.float64], times: float, matched: int) -> float:
+        """How much the units write for which these stand, each for `times` units, as far as that can be estimated.
+
+        Each counts for no more than a part of `WRITTEN`, or for what it writes itself: so as many must agree as make a
+        good estimate, or they must write the whole of `WRITTEN` themselves.
+        """
+        most = self.WRITTEN * max(self.PART_OF_BAR, 2 / matched)
+        return float(np.maximum(written, np.minimum(times * written, most)).sum())
 
     def _carried(self, pairs: Sequence[Matched]) -> bool:
         """Whether units that agree write enough of the block's output in both models, all its MLPs together."""

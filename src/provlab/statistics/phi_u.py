@@ -17,10 +17,10 @@ from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.models.canonical import up_rows
 from provlab.statistics import experts
-from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
+from provlab.statistics.alive import living_rows, shared_zeros, some_of, zeros_alike
 from provlab.statistics.base import BY_THEOREM, Features, Model, Options, Statistic, aggregated
 from provlab.statistics.order import OrderedRows
-from provlab.statistics.results import BlockResult, Outcome, dropped, of_matching
+from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching
 
 PERMUTATION_ASSUMPTIONS = (
     "one of the two models stands in the order that training left: it was trained by an algorithm that treats hidden "
@@ -50,26 +50,30 @@ def has_experts(model: Model, block: int | None) -> bool:
     return model.anatomy.mlps(block) != ("",)
 
 
+def require_one_mlp(model: Model, options: Options) -> None:
+    """Raise NotComparableError where some units of each block are asked for, and a block has several MLPs."""
+    if options.units and any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
+        raise NotComparableError(f"{model.name} has experts, which are compared whole: leave units out")
+
+
 @dataclass(frozen=True)
 class UpProjections(Features):
-    """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``.
-
-    With `units`, the first so many rows of each.
-    """
+    """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``."""
 
     model: Model
-    units: int | None = None
 
     def block(self, block: int | None) -> UpRows | dict[str, OrderedRows]:
         """Read the up projection of one block, or those of its experts by name."""
         if has_experts(self.model, block):
             return experts.up_rows(self.model, block)
-        up = self.model.anatomy.read(self.model.checkpoint, "up", block, units=self.units)
+        up = self.model.anatomy.read(self.model.checkpoint, "up", block)
         (rows,) = living_rows(up, name="the up projection")
         return UpRows.of(rows, called="up rows", model=self.model, block=block)
 
 
-def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
+def correlation_with_identity(
+    a: UnitRows, b: UnitRows, block: int | None, seed: int, *, units: int | None = None
+) -> BlockResult:
     """Spearman's correlation of MATCH(a, b) with the identity (Equation 2).
 
     Parameters
@@ -81,23 +85,33 @@ def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed:
         Where the rows come from.
     seed : int
         The seed of the order in which ties are broken.
+    units : int, optional
+        So many rows of the side that has fewer, the first, are matched among all of the other (`Options.units`); all by
+        default, and where it has no more.
 
     Notes
     -----
+    Which rows are matched is settled by their places alone, before any is looked at. If either model is in a random
+    order, the partners of these rows are in a random order, as those of all rows are: the p-value is as exact, with a
+    floor of 1/m! for m rows. Whether a model is sorted is asked of all its rows.
+
     Rows that are `OrderedRows` put what is known of their order into the detail. Without it no comparison of models
     takes the p-value (`provlab.statistics.base.Statistic.checked`).
     """
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
-    partners = larger.places[match_shuffled(a, b, seed=seed).indices]
+    known = [a.order, b.order] if isinstance(a, OrderedRows) and isinstance(b, OrderedRows) else None
+    about = Detail(order=known, dropped=dropped(a, b))
+    if units is not None and units < len(smaller):
+        about = replace(about, of_units=[len(side) + len(side.left_out) for side in (a, b)])
+        smaller = some_of(smaller, np.arange(units))
+    partners = larger.places[match_shuffled(smaller, larger, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
     # units that do nothing, in one model alone, move places and no ranks; where each model has its own, ranks move
     first, second = partners, smaller.places
     ranks = np.argsort(np.argsort(first)), np.argsort(np.argsort(second))
     if (ranks[0] == ranks[1]).sum() > (first == second).sum():
         first, second = ranks
-    known = [a.order, b.order] if isinstance(a, OrderedRows) and isinstance(b, OrderedRows) else None
-    detail = replace(of_matching(result, first, second), dropped=dropped(a, b), order=known)
-    return BlockResult(block, result.rho, result.log10_p, detail, partners)
+    return BlockResult(block, result.rho, result.log10_p, of_matching(result, first, second) | about, partners)
 
 
 class PhiU(Statistic):
@@ -109,7 +123,7 @@ class PhiU(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; whether units are sorted is read off their up rows: a sort of both models by what "
         "these do not show, such as activity, shows only where phi_h is run as well"
     )
-    settings = ("seed", "units")
+    settings = ("seed", "compared_units")
     warrant = BY_THEOREM
     independent_blocks = True
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places
@@ -133,20 +147,16 @@ class PhiU(Statistic):
         NotComparableError
             Some units of each block are asked for, and a block has several MLPs.
         """
-        if options.units and any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
-            raise NotComparableError(f"{model.name} has experts, which are compared whole: leave units out")
-        return UpProjections(model, options.units)
+        require_one_mlp(model, options)
+        return UpProjections(model)
 
     def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
-        """One matrix a block, or its first rows; of models with unequally many units, all that says which are alive."""
+        """One matrix a block; of models with unequally many units, all that says which are alive."""
         anatomy = model.anatomy
         if has_experts(model, block):
             roles = [f"up.{name}" if name else "up" for name in anatomy.mlps(block)]
             return dict.fromkeys(anatomy.tensor_name(role, block) for role in roles)
         up = anatomy.tensor_name("up", block)
-        if options.units:
-            some = anatomy.first("up", block, options.units) and options.units < anatomy.shape("up", block)[0]
-            return {up: options.units if some else None}
         others = [] if anatomy.mlp_width == partner.anatomy.mlp_width or has_experts(partner, block) else ALIVE
         return dict.fromkeys([up, *(anatomy.tensor_name(role, block) for role in others if anatomy.has(role))])
 
@@ -158,9 +168,6 @@ class PhiU(Statistic):
         Else one model may have been given units that write nothing, or one unit several times: those that there really
         are on either side are matched. How many rows a matrix has says nothing of their order, so the null distribution
         stays. For models of equal width one matrix of each block is read.
-
-        With `Options.units`, the first rows of either model are taken as they stand: the weights by which units write
-        are not read. Which rows these are is settled before any is looked at, so they are in as random an order as all.
         """
         seed = tie_seed(options.seed, self.name, block)
         if isinstance(a, dict) or isinstance(b, dict):
@@ -169,12 +176,12 @@ class PhiU(Statistic):
                 {names: correlation_with_identity(*rows, block, tie_seed(seed, *names)) for names, rows in pairs}
             )
         whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
-        if options.units is None and isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
+        if isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
-        result = correlation_with_identity(a, b, block, seed)
+        result = correlation_with_identity(a, b, block, seed, units=options.units)
         if zeros := zeros_alike(a, b):
             result = result.about(zeros=zeros)
-        return result if options.units is None else result.about(of_units=whole)
+        return result
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks; says so where zeros of both models stand at like places."""

@@ -54,7 +54,7 @@ class Detail:
     zeros : list of int, or str
         `provlab.statistics.alive.zeros_alike` of a block of phi_u; of its outcome, the sentence about them.
     of_units : list of int
-        How many hidden units there are in the first and in the second model, where only some were read (phi_u).
+        How many hidden units there are in the first and in the second model, where only some were compared.
     written : list of float
         Share of the block's output that the units which agree write, of either model (phi_match).
     tied : list of float

@@ -28,6 +28,8 @@ class Views(NamedTuple):
         ``(units,)``: what share of the block's output each writes; None where that is unknown, and asked of none.
     tied
         ``(units,)``: the size of the cosine between each unit's own gate and up; None where these are no such pair.
+    digest
+        ``(32,)`` uint8: SHA-256 of the model, by which units are drawn; empty where all are compared.
     """
 
     gate: UnitRows
@@ -35,6 +37,7 @@ class Views(NamedTuple):
     tokens: NDArray[np.int64]
     written: Numbers | None = None
     tied: Numbers | None = None
+    digest: NDArray[np.uint8] = np.empty(0, np.uint8)
 
 
 def viewed(

@@ -1,8 +1,9 @@
 """phi_U on K of the h hidden units of a block: how often it is wrong, and what it still sees, by K.
 
-The matching of K rows with K rows has the null distribution of any matching, with K for h, if which rows they are was
-settled before they were looked at. A dependent pair still shows what its partners show: for a unit among the K of one
-model, is the unit that it was among the K of the other, and in like order?
+The matching of K rows has the null distribution of any matching, with K for h, if which rows they are was settled
+before they were looked at: with the first K of the other, or among all of its rows, as ``--units`` does. A dependent
+pair still shows what its partners show: for a unit among the K of one model, is the unit that it was among those that
+it is matched with, and in like order?
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from provlab_study.shared.example_one import train_pairs
 Matrix = NDArray[np.float32]
 Indices = NDArray[np.int64]
 Row = dict[str, Any]
-FIRST, SCATTERED = "first", "scattered"
+FIRST, AMONG = "first", "among all"
 LEVELS = (0.05, 0.01, 0.001)
 _COLORS = ("#009E73", "#E69F00", "#0072B2", "#CC79A7", style.MUTED)
 
@@ -39,30 +40,23 @@ PARTNERS: Mapping[str, Callable[[int, np.random.Generator], Indices]] = {
 }
 
 
-def rows_taken(way: str, k: int, h: int, rng: np.random.Generator) -> Indices:
-    """Numbers of the rows that are read of either model, ``(k,)``: the first, or as many drawn of `h`."""
-    return np.arange(k) if way == FIRST else np.sort(rng.choice(h, k, replace=False))
-
-
 def expected_inside(kind: str, way: str, k: int, h: int) -> float:
-    """How many of k units of a copy have their partner among the k of the original, on average."""
-    if kind == "in place":
+    """How many of k units of a copy have their partner among those of the original that they meet, on average."""
+    if kind == "in place" or way == AMONG:
         return float(k)
     if kind == "first half cut off":
-        return float(max(0, k - h // 2)) if way == FIRST else 0.0
-    if kind == "half left out" and way == FIRST:
-        return k / 2
-    return k * k / h  # moved anywhere, or drawn from anywhere
+        return float(max(0, k - h // 2))
+    return k / 2 if kind == "half left out" else k * k / h
 
 
 def evidence(
     source: str, original: Matrix, copy: Matrix, units: Sequence[int], *, draws: int, seed: int, kind: str = ""
 ) -> Iterator[Row]:
-    """Match K rows of two matrices ``(h, d)``, after each fate of the copy's units, by both ways of taking rows.
+    """Match the first K rows of a copy, after each fate of its units, with the first K of the original or among all.
 
-    Yields rows with the keys source, kind (of `PARTNERS`, or "independent"), way (first or scattered), units (K), of
-    (h), inside (of the K units of the copy, how many have their partner among the K of the original: mean over draws),
-    expected (by the formula), and log10_p of each draw, one-sided.
+    Matrices are ``(h, d)``. Yields rows with the keys source, kind (of `PARTNERS`, or "independent"), way (first or
+    among all), units (K), of (h), inside (of the K units of the copy, how many have their partner among those that they
+    meet: mean over draws), expected (by the formula), and log10_p of each draw, one-sided.
 
     Parameters
     ----------
@@ -73,22 +67,22 @@ def evidence(
     units
         Values of K; those that a copy has not are left out, but for h: all units of either.
     draws
-        Fates, and rows, that are drawn.
+        Fates that are drawn.
     seed
         The seed of all draws.
     kind
         Only this of `PARTNERS`, or "independent".
     """
     h = len(original)
-    for name, way, k in product([kind] if kind else PARTNERS, (FIRST, SCATTERED), units):
+    for name, way, k in product([kind] if kind else PARTNERS, (FIRST, AMONG), units):
         inside, log10_p = [], []
         for draw in range(draws):
             rng = np.random.default_rng([seed, draw, k])
             order = PARTNERS.get(name, PARTNERS["in place"])(h, rng)
-            if k > len(order) and (k < h or way == SCATTERED):
+            if k > len(order) and (k < h or way == AMONG):
                 break
-            rows = rows_taken(way, min(k, len(order)), len(order), rng)
-            of_original = np.arange(h) if k == h else rows
+            rows = np.arange(min(k, len(order)))
+            of_original = np.arange(h) if k == h or way == AMONG else rows
             inside.append(int(np.isin(order[rows], of_original).sum()))
             seed_of_ties = tie_seed(seed, name, way, k, draw)
             log10_p.append(matched(original[of_original], copy[order][rows], seed_of_ties))
@@ -143,7 +137,7 @@ def sizes(n_pairs: int, *, seed: int) -> list[Row]:
     kinds = {
         "trained networks": (
             [(trained.theta1[i].astype(np.float32), trained.theta2[i].astype(np.float32)) for i in range(n_pairs)],
-            [(FIRST, 16), (FIRST, 32), (SCATTERED, 16)],
+            [(FIRST, 16), (FIRST, 32), (AMONG, 16)],
         ),
         "rows that share directions": (
             [pair("shared directions", h, h, 32, rng=rng) for _ in range(n_pairs)],
@@ -155,8 +149,7 @@ def sizes(n_pairs: int, *, seed: int) -> list[Row]:
         for way, k in ways:
             log10_p = []
             for i, (a, b) in enumerate(pairs):
-                rows = rows_taken(way, k, h, np.random.default_rng([seed, i, k]))
-                log10_p.append(matched(a[rows], b[rows], tie_seed(seed, name, way, k, i)))
+                log10_p.append(matched(a[:k], b[: k if way == FIRST else h], tie_seed(seed, name, way, k, i)))
             for level in LEVELS:
                 rejected = int((np.array(log10_p) <= np.log10(level)).sum())
                 counts.append(
@@ -167,7 +160,7 @@ def sizes(n_pairs: int, *, seed: int) -> list[Row]:
 
 @styled
 def figure(rows: Sequence[Row], *, caption: str = "") -> Figure:
-    """Draw median -log10 p against K, one panel for each source, one line for each fate; rows first, and scattered."""
+    """Draw median -log10 p against K, one panel for each source, one line for each fate: first rows, and among all."""
     frame = pd.DataFrame(rows).assign(median=lambda data: data["log10_p"].map(np.median))
     kinds = list(frame["kind"].unique())
     canvas = style.canvas(3.0)
@@ -176,7 +169,7 @@ def figure(rows: Sequence[Row], *, caption: str = "") -> Figure:
         units = sorted(of_source["units"].unique())
         floors = [-pvalues.log10_floor(int(k)) for k in units]
         axes.plot(units, floors, color=style.MUTED, linewidth=0.8, label="floor, 1/K!")
-        for (kind, way), color in zip(product(kinds, (FIRST, SCATTERED)), np.repeat(_COLORS, 2), strict=False):
+        for (kind, way), color in zip(product(kinds, (FIRST, AMONG)), np.repeat(_COLORS, 2), strict=False):
             line = of_source[(of_source["kind"] == kind) & (of_source["way"] == way)]
             label = kind if way == FIRST else None
             mark = "o-" if way == FIRST else "s:"
@@ -185,7 +178,7 @@ def figure(rows: Sequence[Row], *, caption: str = "") -> Figure:
         axes.set_xscale("log", base=2)
         axes.set_yscale("symlog", linthresh=2)
         axes.set_xticks(units, [f"{k:,}" for k in units])
-        axes.set_xlabel("units that are read, K")
+        axes.set_xlabel("units that are matched, K")
         axes.set_title(source, fontsize=style.SMALL)
     panels[0].set_ylabel("median $-\\log_{10} p$")
     canvas.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
@@ -193,4 +186,4 @@ def figure(rows: Sequence[Row], *, caption: str = "") -> Figure:
     words = "; ".join(
         f"{row.source}, {row.kind}, {row.way} {row.units:,}: {row.median:.1f}" for row in largest.itertuples()
     )
-    return Figure(canvas, caption, f"Lines of median log10 p by the number of units read. {words}.")
+    return Figure(canvas, caption, f"Lines of median log10 p by the number of units matched. {words}.")

@@ -5,7 +5,7 @@ import pytest
 
 from provlab.statistics.base import Model
 from provlab_study.how_it_scales import some_units
-from provlab_study.how_it_scales.some_units import FIRST, PARTNERS, SCATTERED, evidence, expected_inside, rows_taken
+from provlab_study.how_it_scales.some_units import AMONG, FIRST, PARTNERS, evidence, expected_inside
 from provlab_study.shared.calibration.bands import size_interval
 
 
@@ -14,22 +14,21 @@ def share_rejected(row):
 
 
 @pytest.mark.parametrize("kind", PARTNERS)
-@pytest.mark.parametrize("way", [FIRST, SCATTERED])
+@pytest.mark.parametrize("way", [FIRST, AMONG])
 def test_as_many_partners_are_inside_as_the_formula_says(kind, way):
     h, k, counts = 256, 96, []
     for draw in range(300):
         rng = np.random.default_rng(draw)
         order = PARTNERS[kind](h, rng)
-        rows = rows_taken(way, k, len(order), rng)
-        counts.append(np.isin(order[rows], rows).sum())
+        counts.append(np.isin(order[:k], np.arange(k if way == FIRST else h)).sum())
     assert np.mean(counts) == pytest.approx(expected_inside(kind, way, k, h), abs=1.0)
 
 
-def test_a_copy_is_seen_by_its_first_units_and_not_where_they_were_cut_off():
+def test_a_copy_is_seen_by_its_first_units_and_among_all_where_they_were_cut_off():
     rows = some_units.drawn(128, 64, [32], noise=0.5, draws=4, seed=0)
     power = {(row["kind"], row["way"]): share_rejected(row) for row in rows}
-    assert power["in place", FIRST] == power["in place", SCATTERED] == 1
-    assert power["first half cut off", FIRST] == power["independent", FIRST] == 0
+    assert power["in place", FIRST] == power["in place", AMONG] == power["first half cut off", AMONG] == 1
+    assert power["first half cut off", FIRST] == power["independent", FIRST] == power["independent", AMONG] == 0
     figure = some_units.figure(rows, caption="What to see.")
     assert "drawn, 128 units, in place, first 32: " in figure.alt
 
@@ -51,7 +50,7 @@ def test_models_are_read(models):
     assert cut["inside"] == cut["expected"] == 24
     assert share_rejected(cut) == 1
     assert all_units["moved"]["inside"] == 48
-    assert {row["units"] for row in rows if row["kind"] == "half left out" and row["way"] == SCATTERED} == {16}
+    assert {row["units"] for row in rows if row["kind"] == "half left out" and row["way"] == AMONG} == {16}
 
 
 def test_sizes_are_counted():
@@ -59,7 +58,7 @@ def test_sizes_are_counted():
     assert {(row["pairs"], row["way"], row["units"]) for row in rows} == {
         ("trained networks", FIRST, 16),
         ("trained networks", FIRST, 32),
-        ("trained networks", SCATTERED, 16),
+        ("trained networks", AMONG, 16),
         ("rows that share directions", FIRST, 32),
     }
     for row in rows:
