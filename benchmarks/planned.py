@@ -4,10 +4,10 @@ The pair has the true shapes and few blocks: a model of random weights and a noi
 or those that are named, run on it in this process while functions of the library are timed one by one, each without
 those that it calls. The rates of the machine are measured just before, so a plan that is off shows a wrong law and not
 another machine. Seconds are of the processor, all threads of the process together; run it with ``OMP_NUM_THREADS=1``,
-where these are also the seconds by the clock of a free machine. The files lie in the system's cache, and the plan is
-told so. ``--apart`` reads for each statistic by itself, as a study did before tensors were held.
+where these are also the seconds by the clock of a free machine. The files lie in the system's cache, which
+the plan takes into account. ``--apart`` reads for each statistic by itself, as a study did before tensors were held.
 
-What a plan cannot know stands in the ratios: lines below `NOISE` seconds are not judged, neither is memory below the
+Ratios hold what a plan cannot know: lines below `NOISE` seconds are not judged, neither is memory below the
 libraries' own; and random weights are no trained ones: all their tokens are untrained, and a noisy copy is matched
 quicker than a stranger.
 

@@ -78,7 +78,7 @@ DEFAULT = ["phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsign
 
 
 def test_all_statistics_of_a_study_read_a_block_once(models, options, monkeypatch):
-    """A pass reads a model once, and beside it each tensor of a block is read once: twice the file, but for the head."""
+    """A pass reads a model once, and beside it each tensor of a block is read once: two files, less the head."""
     opened = open_models([models[name] for name in ("base", "tuned", "stranger")])
     with counting() as together:
         records = run_pairs(opened, DEFAULT, options, progress=False)
@@ -100,7 +100,7 @@ def test_all_statistics_of_a_study_read_a_block_once(models, options, monkeypatc
 
 
 def test_a_record_depends_on_no_other_statistic_of_the_study(models, options):
-    """What one statistic made of a block and another one takes over is what that would have made."""
+    """A statistic takes over the keys that another one found, and would have found the same."""
     opened = open_models([models["base"], models["tuned"]])
     together = run_pairs(opened, DEFAULT, options, progress=False)
     assert together == [run_pairs(opened, [name], options, progress=False)[0] for name in DEFAULT]

@@ -15,10 +15,10 @@ def base(models):
     return Checkpoint.open(models["base"])
 
 
-def read(checkpoint, *asked):
+def read(checkpoint, *ranges):
     """Bytes that are read for these rows of a tensor."""
     with counting() as count:
-        for rows in asked:
+        for rows in ranges:
             checkpoint.array(NAME, rows)
     return count.tensors
 
@@ -35,9 +35,8 @@ def test_a_tensor_is_read_once_within_a_study_and_each_time_elsewhere(base):
 
 
 def test_what_is_held_cannot_be_written_to(base):
-    with holding(10**9):
-        with pytest.raises(ValueError, match="read-only"):
-            base.array(NAME)[0, 0] = 1
+    with holding(10**9), pytest.raises(ValueError, match="read-only"):
+        base.array(NAME)[0, 0] = 1
     base.array(NAME)[0, 0] = 1
 
 

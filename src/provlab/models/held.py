@@ -1,9 +1,9 @@
-"""What was read of one place of the models, held so that each tensor is read once for all statistics of a study.
+"""Tensors of the place at hand, held so that each is read once for all statistics of a study.
 
 Statistics know nothing of it: `Checkpoint.array` asks here first, and so does what several statistics make of the same
 tensors (`once`). A study opens `holding` around its jobs, which come place by place, and lets go of a place when the
-next one begins (`Held.at`). What is held may be dropped at any time, and is read again then: so it takes no memory from
-features, which are asked first.
+next one begins (`Held.at`). Arrays may be dropped at any time, and are read again then: so they take no memory from
+features, which come first.
 
 Outside `holding` nothing is held. In a thread or a process of its own a study holds nothing either.
 """
