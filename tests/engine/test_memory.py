@@ -79,6 +79,17 @@ def test_the_limit_is_kept_and_changes_no_number(large):
 
 
 @pytest.mark.slow
+def test_tensors_held_for_several_statistics_keep_the_limit(large):
+    """phi_u reads a third of what phi_l2 reads: where there is room, nothing is read twice."""
+    few, up = large[:5], 4 * WIDTH * HIDDEN
+    tight, wide = (study(more, "phi_u,phi_l2", few) for more in (25 * up, 120 * up))
+    assert tight["more"] <= 25 * up
+    assert wide["more"] <= 120 * up
+    assert 3 * up * len(few) < wide["read"] < 4 * up * len(few) < tight["read"]  # MLPs, and small attention
+    assert tight["values"] == wide["values"]
+
+
+@pytest.mark.slow
 def test_what_the_libraries_take(models):
     """A process that did a little of everything, with models of next to nothing."""
     names = "phi_u,phi_h,phi_l2,phi_jsd,phi_match"

@@ -4,6 +4,8 @@ Reference values: sizes of tensors worked out by hand from the tiny models' shap
 tensors leave their files, and the records of the study that holds all models at once.
 """
 
+import hashlib
+import threading
 import weakref
 from collections import Counter
 from itertools import combinations
@@ -13,12 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from provlab import machine
 from provlab.engine import memory, rounds
 from provlab.engine.memory import Budget, budget_for, parse
 from provlab.engine.pairs import SHARE_HELD, open_models, run_pairs
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
 from provlab.models import local
+from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import Count, add, counting
 from provlab.models.held import Held
 from provlab.planning.study import plan, whole_bytes
@@ -140,6 +144,21 @@ def test_a_file_is_hashed_once(models, new_model, options, tmp_path, monkeypatch
             run_pairs(open_models(sources), ["phi_u"], options, progress=False)
         assert count.hashed == expected
     assert plan(opened.models, ["phi_u"], options).bytes_to_hash == small
+
+
+def test_files_of_a_model_are_hashed_side_by_side(new_model, tmp_path, monkeypatch):
+    """Each waits until all are being hashed; the digest is that of hashing them one after the other."""
+    new_model(1).save_pretrained(tmp_path, max_shard_size="20KB")
+    files = sorted({*tmp_path.glob("*.safetensors"), tmp_path / "config.json"})
+    lines = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
+    assert len(files) > 3
+    monkeypatch.setattr(machine, "threads", lambda: len(files))
+    met, real = threading.Barrier(len(files), timeout=20), local.sha256_file
+    monkeypatch.setattr(local, "sha256_file", lambda path: met.wait() is None or real(path))
+    with counting() as count:
+        digest = Checkpoint.open(tmp_path).digest
+    assert digest == hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+    assert count.hashed == sum(path.stat().st_size for path in files)
 
 
 def test_counts_stand_in_one_another_and_take_what_others_counted():

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
-from provlab.statistics.order import MLP
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
 
@@ -16,8 +15,6 @@ class Law:
 
     Attributes
     ----------
-    again
-        Roles of the tensors of a block that are read beside what its pass over the inputs left.
     matchings, columns
         A comparison is so many matchings of hidden units, over so many columns.
     ordered
@@ -34,7 +31,6 @@ class Law:
         Whether these are products on all threads.
     """
 
-    again: tuple[str, ...] = ()
     matchings: int = 0
     columns: Callable[[Model, Options], int] = lambda model, options: options.kept_tokens
     ordered: Callable[[Model, Options], int] = lambda model, options: 0
@@ -94,7 +90,7 @@ def _divergence(model: Model, options: Options, rates: Rates) -> float:
 LAWS = {
     "phi_u": Law(matchings=1, columns=_width, ordered=_up_rows),
     "phi_views": Law(matchings=2, columns=_width),
-    "phi_h": Law(tuple(MLP), matchings=1, ordered=_activations, weighed=True, canonical=True),
+    "phi_h": Law(matchings=1, ordered=_activations, weighed=True, canonical=True),
     "phi_match": Law(matchings=2, canonical=True),
     "phi_match_unsigned": Law(matchings=2, canonical=True),
     "phi_anchor": Law(matchings=4, canonical=True),

@@ -26,8 +26,12 @@ from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
+<<<<<<< HEAD
 from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes, tensor_names
+=======
+from provlab.statistics.base import Model, Options, tensor_bytes
+>>>>>>> s2
 
 Pair = tuple[str, str]
 _LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
@@ -224,7 +228,7 @@ def plan(
 def _job(
     statistic: str, block: int | None, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
 ) -> PlannedJob:
-    law = LAWS.get(statistic, NO_LAW)
+    law, read_by = LAWS.get(statistic, NO_LAW), get_statistic(statistic)
     met = dict.fromkeys(source for pair in pairs for source in pair)
     # what is read of a model depends on the MLPs of its partner alone: partners of one shape are asked about once
     mlps = {source: (models[source].anatomy.mlp_width, models[source].anatomy.mlps(block)) for source in met}
@@ -234,9 +238,9 @@ def _job(
     reads, features, widest = {}, {}, 0
     for source in met:
         model = models[source]
-        read = dict.fromkeys(tensor_names(model.anatomy, block, law.again))
+        read: dict[str, int | None] = {}
         for other in partners[source].values():
-            read |= get_statistic(statistic).tensors(model, models[other], block, options)
+            read |= read_by.tensors(model, models[other], block, options)
         reads[source] = {name: tensor_bytes(model, name, rows) for name, rows in read.items()}
         if law.matchings:  # float32 rows and their unit rows
             count, units = _mlps(statistic, model, block)

@@ -79,6 +79,7 @@ class PhiH(Statistic):
     # by their rows alone
     version = 8
     settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens", "compared_units")
+    roles = tuple(MLP)  # by which it looks whether units are sorted
     recorded = HiddenActivations
     warrant = BY_THEOREM
     independent_blocks = True
