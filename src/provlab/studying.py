@@ -73,8 +73,9 @@ def study(
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
 
-    Each tensor is read once per statistic, whatever the number of pairs, as long as the features of all models on one
-    block fit into `memory` (``8GB``; by default most of what is free); beyond that models are taken in groups. With
+    Beside the pass that loads a model to run it, each tensor is read once, whatever the number of pairs and statistics,
+    as long as the features of all models on one block fit into `memory` (``8GB``; by default most of what is free);
+    beyond that models are taken in groups. Workers read it once per statistic. With
     `workers` that many processes of this machine share the work, with `executor` any backend with the interface of
     `concurrent.futures`, such as a Dask cluster's `Client(address).get_executor(pure=False)`; records are the same. A
     script that asks for workers must stand under ``if __name__ == "__main__":``.

@@ -164,7 +164,17 @@ def test_mutated_folders_are_refused_in_one_line(report, tmp_path, kind):
         with pytest.raises(EvidenceError) as caught:
             folders.read(folder)
         assert "\n" not in str(caught.value)
+        assert not re.search(r"[A-Z]\w+Error|indices|object|NoneType", str(caught.value))  # Python's own words
         shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("statement", ["[]", "3", "null", "{}", '{"predicateType": []}', "{", "\0", '"text"'])
+def test_a_statement_of_another_shape_is_refused_in_plain_words(report, tmp_path, statement):
+    folder = Path(shutil.copytree(report, tmp_path / "strange"))
+    (folder / "statement.json").write_text(statement)
+    with pytest.raises(EvidenceError, match=r"no whole report|another version") as caught:
+        folders.read(folder)
+    assert not re.search(r"[A-Z]\w+Error|indices|object|NoneType", str(caught.value))
 
 
 def test_forged_folders_that_agree_with_themselves_are_refused_by_the_models(report, tmp_path):

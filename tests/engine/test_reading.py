@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from provlab.engine import memory, rounds
 from provlab.engine.memory import Budget, budget_for, parse
-from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.pairs import SHARE_HELD, open_models, run_pairs
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
 from provlab.models import local
 from provlab.models.counting import Count, add, counting
-from provlab.planning.study import plan
+from provlab.models.held import Held
+from provlab.planning.study import plan, whole_bytes
 from provlab.statistics import REGISTRY, get
 from provlab.statistics.base import Model, Options, tensor_bytes
 from provlab.statistics.phi_u import UpProjections
@@ -68,9 +69,58 @@ def test_one_pass_serves_all_statistics_that_record(models, options):
     names = ["phi_h", "phi_jsd", "phi_match", "phi_match_unsigned"]  # the last two share what it leaves
     with counting() as count:
         records = run_pairs(opened, names, options, progress=False)
-    assert count.tensors == plan(opened.models, ["phi_h"], options).bytes_to_read
+    assert count.tensors == plan(opened.models, ["phi_h"], options).bytes_to_read  # one pass, and keys of its units
     apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
     assert records == apart
+
+
+DEFAULT = ["phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen"]
+
+
+def test_all_statistics_of_a_study_read_a_block_once(models, options, monkeypatch):
+    """A pass reads a model once, and beside it each tensor of a block is read once: two files, less the head."""
+    opened = open_models([models[name] for name in ("base", "tuned", "stranger")])
+    with counting() as together:
+        records = run_pairs(opened, DEFAULT, options, progress=False)
+    blocks = sum(
+        tensor_bytes(model, part.name)
+        for model in opened.models.values()
+        for part in model.anatomy.parts
+        if part.block is not None
+    )
+    beside = sum(tensor_bytes(model, model.anatomy.tensor_name("embedding")) for model in opened.models.values())
+    whole = sum(whole_bytes(model) for model in opened.models.values())
+    assert together.tensors == plan(opened.models, DEFAULT, options).bytes_to_read == whole + blocks + beside
+    monkeypatch.setattr("provlab.engine.pairs.SHARE_HELD", 10**15)
+    with counting() as apart:
+        assert run_pairs(opened, DEFAULT, options, progress=False) == records
+    assert apart.tensors == plan(opened.models, DEFAULT, options, workers=2).bytes_to_read
+    mlps = 3 * UP * BLOCKS * len(opened.models)  # phi_h reads them as phi_l2 does, and phi_u a third of them
+    assert apart.tensors == together.tensors + mlps + mlps // 3
+
+
+def test_a_record_depends_on_no_other_statistic_of_the_study(models, options):
+    """A statistic takes over the keys that another one found, and would have found the same."""
+    opened = open_models([models["base"], models["tuned"]])
+    together = run_pairs(opened, DEFAULT, options, progress=False)
+    assert together == [run_pairs(opened, [name], options, progress=False)[0] for name in DEFAULT]
+
+
+def test_tensors_that_are_held_give_way_to_features(models, options, monkeypatch):
+    """Room for the features of two models alone: what was read for one statistic is dropped, and read again."""
+    opened = open_models(list(models.values()))
+    names = ["phi_u", "phi_l2"]
+    whole = run_pairs(opened, names, options, progress=False)
+    dropped = []
+    clear = Held.clear
+    monkeypatch.setattr(Held, "clear", lambda self: dropped.append(self.nbytes) or clear(self))
+    for room in (10**9, 150_000):
+        dropped.clear()
+        tight(monkeypatch, room, set_by_user=True)
+        assert run_pairs(opened, names, options, progress=False) == whole
+        places = sum(n > 0 for n in dropped)
+        assert max(dropped) <= room // SHARE_HELD
+        assert (places <= BLOCKS) == (room == 10**9)
 
 
 def test_a_file_is_hashed_once(models, new_model, options, tmp_path, monkeypatch):
@@ -104,7 +154,7 @@ def test_counts_stand_in_one_another_and_take_what_others_counted():
 # Holding -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [["phi_u", "phi_l2"], ["phi_h", "phi_match"]])
+@pytest.mark.parametrize("names", [["phi_u", "phi_l2"], ["phi_jsd", "phi_match"]])
 def test_with_little_memory_models_are_read_again_and_the_records_are_the_same(names, models, options, monkeypatch):
     opened = open_models(list(models.values()))
     whole = run_pairs(opened, names, options, progress=False)

@@ -455,7 +455,7 @@ def test_the_command(run, family, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("names", "more", "message"),
     [
-        (["a"], [], "a study needs at least two models, not 1"),
+        (["a"], [], "give at least two models, not 1"),
         (["a", "a"], [], "models must be distinct, but given more than once"),
         (["a", "wide"], [], "phi_u needs models of equal width"),
         (["a", "b"], ["--outgroup", "c"], "the outgroup c is not among the models"),

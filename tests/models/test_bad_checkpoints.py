@@ -181,6 +181,7 @@ SINGLE = {
     "weights are a dangling link": Case(
         lambda f: (_model(f).unlink(), _model(f).symlink_to("gone")), ["model.safetensors"]
     ),
+    "weights are a pipe": Case(lambda f: (_model(f).unlink(), os.mkfifo(_model(f))), ["is no regular file"]),
     "weights are a link in a circle": Case(
         lambda f: (_model(f).unlink(), _model(f).symlink_to("model.safetensors")), ["a link that leads to no file"]
     ),

@@ -550,6 +550,19 @@ def test_nothing_of_a_tokenizer_s_file_is_printed(spoilt, capfd):
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.parametrize("pattern", [{"String": "a"}, {"Regex": "a"}])
+def test_replacements_that_would_fill_the_memory_are_refused(spoilt, pattern):
+    def plant(content, steps=40):
+        doubled = {"type": "Replace", "pattern": pattern, "content": "aa"}
+        content["normalizer"] = {"type": "Sequence", "normalizers": [doubled] * steps}
+
+    tiny_models.edit_json(spoilt / "tokenizer.json", plant)
+    with pytest.raises(CheckpointError, match=r"the normalizer in tokenizer.json may make a text .* times as long"):
+        Checkpoint.open(spoilt).encode("a banana")
+    tiny_models.edit_json(spoilt / "tokenizer.json", lambda content: plant(content, steps=2))
+    assert len(Checkpoint.open(spoilt).encode("a banana")) > 8
+
+
 def test_a_tokenizer_is_read_where_standard_output_is_closed(spoilt, monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)
     assert Checkpoint.open(spoilt).vocabulary()

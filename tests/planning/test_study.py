@@ -8,15 +8,17 @@ import tiny_models
 from synthetic import synthesise
 
 from provlab import zoo
+from provlab.engine import device as device_products
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.planning.laws import LAWS
-from provlab.planning.rates import PowerLaw, Rates, fit, measure_rates
+from provlab.planning.rates import OnDevice, PowerLaw, Rates, fit, measure_rates
 from provlab.planning.shapes import shape
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
+from provlab.statistics import USUAL
 from provlab.statistics.base import Options
 
 OPTIONS = Options()
@@ -27,6 +29,10 @@ RATES = Rates(
     prepared=1e8,
     read=1e9,
     hashed=1e9,
+    turned=1e9,
+    ordered=1e8,
+    lengths=1e8,
+    near=1e8,
     call=0.0,
     permuted=1e8,
     divergence=1e7,
@@ -48,10 +54,11 @@ def test_210_pairs_at_7b_by_hand():
     assert result.plan.bytes_to_read == 21 * 32 * matrix * 2
     assert result.plan.bytes_pair_by_pair == 20 * result.plan.bytes_to_read
     assert result.plan.comparisons == 210 * 32
-    assert result.reading == pytest.approx(21 * 32 * (2 * matrix / 1e9 + matrix / 1e8))
+    assert result.reading == pytest.approx(21 * 32 * (2 * matrix / 1e9 + matrix / 1e9 + matrix / 1e8))
+    assert result.order == pytest.approx(21 * 32 * matrix / 1e8)
     assert result.products == pytest.approx(210 * 32 * 2 * 11_008 * matrix / 1e11)
     assert result.assignments == pytest.approx((210 * 32 * 11.008**2, 2100 * 32 * 11.008**2))
-    assert result.hashing == result.passes == 0.0
+    assert result.hashing == result.loading == result.passes == result.canonical == 0.0
 
 
 def test_every_expert_is_matched(tmp_path):
@@ -63,12 +70,13 @@ def test_every_expert_is_matched(tmp_path):
     assert result.products == pytest.approx(blocks * experts * 2 * units**2 * width / 1e11)
     assert result.assignments[0] == pytest.approx(blocks * experts * (units / 1000) ** 2)
     numbers = 2 * blocks * experts * units * width
-    assert result.reading == pytest.approx(result.plan.bytes_to_read / 1e9 + numbers / 1e8)
+    whole = result.plan.bytes_to_hash  # files are hashed, and then lie in the system's cache
+    assert result.reading == pytest.approx(whole / 1e9 + numbers / 1e9 + numbers / 1e8)
 
 
 def test_the_clock_counts_threads_or_workers():
     item, eight = planned("shape:tiny*3"), planned("shape:tiny*3", workers=8)
-    assert item.seconds[0] == pytest.approx(item.reading + item.products / 2 + item.assignments[0])
+    assert item.seconds[0] == pytest.approx(item.reading + item.order + item.products / 2 + item.assignments[0])
     assert eight.seconds[1] == pytest.approx(eight.cpu_seconds[1] / 8)
 
 
@@ -78,7 +86,8 @@ def test_activations_take_a_pass_over_every_model():
     blocks = 32 * (4 * 4096**2 + 3 * 11_008 * 4096)
     tokens = OPTIONS.n_sequences * OPTIONS.sequence_length
     assert len(result.plan.passes) == 2
-    assert 2 * 2 * blocks * tokens / 1e11 < result.passes < 2 * 2 * (2 * blocks * tokens / 1e11 + 1e3)
+    assert 2 * 2 * blocks * tokens / 1e11 < result.passes < 1.5 * 2 * 2 * blocks * tokens / 1e11
+    assert result.canonical == pytest.approx(2 * 32 * (3 * 11_008 * 4096 + 11_008**2) / 1e8)
     assert result.products == pytest.approx(32 * 2 * 2 * 11_008**2 * tokens / 1e11)
 
 
@@ -88,6 +97,64 @@ def test_comparisons_without_a_matching_by_hand():
     result = planned("shape:llama-2-7b*2", statistics=["phi_l2", "phi_jsd"])
     assert result.left_out == ()
     assert result.others == pytest.approx(32 * block / 1e8 + 2048 * 32_000 / 1e7)
+
+
+def test_a_model_is_loaded_once_and_run_for_each_kind_of_features():
+    """phi_match and its unsigned form share a run; phi_jsd multiplies the head, too, to 32,000 numbers a token."""
+    names = ["phi_h", "phi_match", "phi_match_unsigned", "phi_jsd"]
+    result = planned("shape:llama-2-7b*2", statistics=names)
+    single = planned("shape:llama-2-7b*2", statistics=["phi_match"])
+    numbers, tokens = 6_738_415_616, OPTIONS.n_sequences * OPTIONS.sequence_length
+    head = 1.3 * 2 * 32_000 * 4096 * tokens / 1e11 + 0.4 * tokens * 32_000 / 1e7
+    assert result.loading == single.loading == pytest.approx(2 * 1.5 * numbers / 1e9)
+    assert result.passes == pytest.approx(3 * single.passes + 2 * head)
+    assert result.canonical == pytest.approx(2 * single.canonical)  # phi_h's and phi_match's
+    assert result.plan.bytes_to_read == 2 * 2 * numbers + 2 * 32 * 3 * 11_008 * 4096 * 2  # MLPs again, for their keys
+
+
+def test_one_process_reads_a_block_once_and_several_once_a_statistic():
+    """The default set on two models of 13.5 GB: 54 GB in one process."""
+    numbers, blocks, table = 6_738_415_616, 32 * (4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096), 32_000 * 4096
+    result, apart = (
+        planned("shape:llama-2-7b*2", statistics=USUAL),
+        planned("shape:llama-2-7b*2", statistics=USUAL, workers=2),
+    )
+    assert result.plan.bytes_to_read == 2 * 2 * (numbers + blocks + table)
+    mlps = 32 * 11_008 * 4096
+    assert apart.plan.bytes_to_read == result.plan.bytes_to_read + 2 * 2 * (3 + 1) * mlps
+    # keys of the MLP's weights once, beside those of phi_u's rows, phi_h's activations and phi_l2's stream
+    others = 2 * (mlps + 32 * 11_008 * 2048 + mlps)
+    assert result.order == pytest.approx((2 * 3 * mlps + others) / 1e8)
+    assert apart.order == pytest.approx((2 * 2 * 3 * mlps + others) / 1e8)
+
+
+def test_files_that_fit_into_memory_come_from_the_disk_once():
+    whole = planned("shape:llama-2-7b*2", statistics=USUAL).plan
+    assert whole.from_disk(100 * 10**9) == 4 * 6_738_415_616
+    assert whole.from_disk(20 * 10**9) == whole.bytes_to_read
+
+
+def test_the_rates_of_a_device_are_by_its_clock():
+    """A thousand times the speed there, for similarities and runs alone; no thread of the processor shares them."""
+    device = OnDevice(product=1e14, forward=1e14)
+    here = planned("shape:llama-2-7b*2", statistics=["phi_match"])
+    sketch = shapes_of(["shape:llama-2-7b*2"])
+    there = estimate(sketch.models, ["phi_match"], OPTIONS, replace(RATES, device=device))
+    assert there.products == pytest.approx(here.products / 1000)
+    assert there.passes == pytest.approx(here.passes / 1000)
+    assert there.assignments == here.assignments
+    assert there.seconds == there.cpu_seconds
+    assert here.seconds[0] == pytest.approx(here.cpu_seconds[0] - (here.products + here.passes) / 2)
+
+
+def test_on_sixteen_cores_products_alone_are_divided():
+    """Sixteen threads that are busy or spin: a product takes 16 CPU seconds in a second, an assignment one."""
+    sketch = shapes_of(["shape:llama-2-7b*2"])
+    many = replace(RATES, threads=16.0, cores=16)
+    two, sixteen = (estimate(sketch.models, ["phi_u", "phi_unseen"], OPTIONS, rates) for rates in (RATES, many))
+    assert two.cpu_seconds == sixteen.cpu_seconds
+    threaded = two.products + two.others
+    assert two.seconds[0] - sixteen.seconds[0] == pytest.approx(threaded * (1 / 2 - 1 / 16))
 
 
 def test_a_statistic_without_a_law_is_named():
@@ -174,9 +241,22 @@ def test_this_machine_has_rates(monkeypatch):
     monkeypatch.setattr("provlab.planning.rates._SIZES", (64, 128))
     result = measure_rates()
     speeds = (result.product, result.prepared, result.read, result.hashed, result.permuted, result.divergence)
-    assert min(*speeds, result.call) > 0
+    assert min(*speeds, result.turned, result.ordered, result.lengths, result.near, result.call) > 0
     assert result.hard.seconds > 0 < result.easy.seconds
     assert 1 <= result.threads <= result.cores
+
+
+def test_a_device_is_measured_where_it_multiplies(monkeypatch):
+    """A second backend on the CPU stands for it: its products are made by the way that a matching's are."""
+    monkeypatch.setattr("provlab.planning.rates._ON_DEVICE", 256)
+    monkeypatch.setattr("provlab.planning.rates._SIZES", (64,))
+    made = []
+    real = device_products.product_on
+    monkeypatch.setattr("provlab.planning.rates.product_on", lambda device: made.append(device) or real(device))
+    result = measure_rates(device="cpu:0", dtype="bfloat16").device
+    assert result is not None
+    assert min(result.product, result.forward) > 0
+    assert made == ["cpu:0"]
 
 
 # The command ----------------------------------------------------------------------------------------------------------
@@ -184,7 +264,7 @@ def test_this_machine_has_rates(monkeypatch):
 
 @pytest.fixture
 def run(run, monkeypatch):
-    monkeypatch.setattr("provlab.planning.rates.measure_rates", lambda seed: RATES)
+    monkeypatch.setattr("provlab.planning.rates.measure_rates", lambda **_: RATES)
     return run
 
 

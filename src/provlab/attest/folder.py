@@ -124,8 +124,19 @@ def read(folder: Path) -> Json:
                     raise EvidenceError(f"{name} says another thing than {RESULT}: {at}")
         if (folder / STATEMENT).read_bytes() != as_text(again[STATEMENT]).encode():
             raise EvidenceError(f"{STATEMENT} is not in the form that provlab writes")
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
-        raise EvidenceError(f"{folder} is no whole report: {type(error).__name__} {one_line(error)}") from error
+    except OSError as error:
+        raise EvidenceError(f"{folder} is no whole report: {one_line(error)}") from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise EvidenceError(f"{folder} is no whole report: a file of it holds no JSON: {one_line(error)}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:  # a value of another kind, or a field less
+        lacks = (
+            f"a file of it lacks {error}"
+            if isinstance(error, KeyError)
+            else "a field of it holds another kind of value"
+        )
+        raise EvidenceError(
+            f"{folder} is no whole report: {lacks}; provlab did not write it so: have it written again by --report"
+        ) from error
     return content
 
 

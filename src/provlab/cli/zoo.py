@@ -53,7 +53,8 @@ def _list(arguments: argparse.Namespace) -> int:
     names = fnmatch.filter(recipes, named) or [name for name, recipe in recipes.items() if recipe.collection == named]
     if not names:
         hint = nearest(named, [*recipes, *{recipe.collection for recipe in recipes.values()}])
-        raise InputError(f"no zoo model is called {arguments.pattern}{hint or '; provlab zoo list names all'}")
+        pattern = arguments.pattern or "''"
+        raise InputError(f"no zoo model is called {pattern}{hint or '; provlab zoo list names all'}")
     built = sum(made[name] is not None for name in names)
     such = "" if len(names) == len(made) else f" that match {arguments.pattern}"
     rows = [

@@ -25,6 +25,7 @@ from provlab.engine.rounds import in_rounds, traced
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
+from provlab.models.held import Held, make_room
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.results import BlockResult
@@ -66,6 +67,11 @@ class Job:
         """Name for a reader."""
         return named_place(self.statistic, self.places[0] if len(self.places) == 1 else None)
 
+    @property
+    def prepares(self) -> list[tuple[str, str]]:
+        """Statistic and source of all features that it takes."""
+        return [(self.statistic, source) for source in self.models]
+
     def results(
         self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
     ) -> Iterator[tuple[tuple[Pair, Place], Result]]:
@@ -96,9 +102,12 @@ class Job:
             try:
                 model = opened(self.models[source])
                 with named(f"{named_place(self.statistic, block)} of {model.name}"):
-                    return prepare(source, model).block(block)
+                    features = prepare(source, model).block(block)
             except PAIR_FAILURES as error:
                 return error
+            # before the other side is read, and both are compared
+            make_room(2 * nbytes(features) + max(2 * nbytes(features), working or 0), room)
+            return features
 
         def compare(pair: tuple[Side, Side], a: Any, b: Any) -> Result:
             nonlocal working
@@ -124,7 +133,9 @@ class Job:
         def fits(features: Any) -> bool:
             sizes = [nbytes(side) for side in features]
             # beside those that are held: one more, and, while that is read, a copy and what is made of it
-            return sum(sizes) + max(sizes) + max(2 * max(sizes), working or 0) <= room
+            needed = sum(sizes) + max(sizes) + max(2 * max(sizes), working or 0)
+            make_room(needed, room)
+            return needed <= room
 
         if several:
             return ((at[pair], result) for pair, result in in_rounds(list(at), load, compare, fits))
@@ -169,7 +180,10 @@ def do(task: Task) -> Done:
 
 
 def in_this_process(
-    tasks: Iterable[Task], models: Mapping[str, Model], failed: Mapping[str, Container[Pair]]
+    tasks: Iterable[Task],
+    models: Mapping[str, Model],
+    failed: Mapping[str, Container[Pair]],
+    held: Held,
 ) -> Generator[tuple[Task, Done], None, None]:
     """Do one after the other in this process; each result is computed when it is taken, and is there at once.
 
@@ -179,14 +193,18 @@ def in_this_process(
         Open already, by source.
     failed
         Statistic -> pairs that failed, growing as they do: they are not tried on further blocks.
+    held
+        What was read of the place at hand, which the jobs of other statistics read too.
     """
+    tasks = list(tasks)
+    last = {key: i for i, task in enumerate(tasks) if isinstance(task, Job) for key in task.prepares}
     prepared: dict[tuple[str, str], Features] = {}
-    for task in tasks:
+    for i, task in enumerate(tasks):
+        held.at(task.places if isinstance(task, Job) else None)
         if isinstance(task, Job):
             task = replace(task, pairs=tuple(pair for pair in task.pairs if pair not in failed[task.statistic]))
-            # features prepared for other blocks are kept as long as their models are compared
-            current = {(task.statistic, source) for source in task.models}
-            prepared = {key: features for key, features in prepared.items() if key in current}
+            # features prepared for other blocks are kept until their last job
+            prepared = {key: features for key, features in prepared.items() if last[key] >= i}
         yield task, Done(task.results(lambda reference: models[reference.source], prepared), Count(), "this process")
 
 

@@ -1,8 +1,10 @@
-"""All pairs of a list of models: resumable, each tensor read once per statistic, in this process or by workers.
+"""All pairs of a list of models: resumable, each tensor read once, in this process or by workers.
 
 A job is (statistic, place), where a place is a block, a pair of blocks, or the whole model. Plan: a `JobTable` for each
 statistic says what is missing in the store, and that becomes jobs, each over all pairs, so that features of a block are
-made once a model and dropped before the next block. Execute: here, by processes, or on a cluster. Collect: each result
+made once a model and dropped before the next block. Jobs come place by place, and what one statistic read of a block is
+held for the next one where memory allows (`provlab.models.held`); a worker reads for each job. Execute: here, by
+processes, or on a cluster. Collect: each result
 goes into its table, and so to the store, at once; the table makes the records. What fails for one pair becomes a record
 with its reason, and the rest goes on.
 """
@@ -24,10 +26,11 @@ from provlab.engine.memory import Budget, Pair, budget_for
 from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference
 from provlab.engine.store import Store
-from provlab.engine.table import JobTable, Missing, OpenedModels, PairRecord, ResultCache
+from provlab.engine.table import JobTable, Missing, OpenedModels, PairRecord, ResultCache, order_of
 from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.models import counting
+from provlab.models.held import holding
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options
 from provlab.statistics.results import BlockResult, withheld
@@ -43,6 +46,7 @@ __all__ = [
     "with_common_vocabulary",
 ]
 
+SHARE_HELD = 4  # one part in so many of the memory holds tensors that several statistics read
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {elapsed}{left}"
 #: share of the work before which the time that is left is unknown: the beginning, which compiles, is no rate
 _KNOWN = 0.2
@@ -77,7 +81,7 @@ def check_sources(sources: Sequence[str]) -> None:
     if repeated := sorted({s for s in sources if sources.count(s) > 1}):
         raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
     if len(sources) < 2:
-        raise InputError(f"a study needs at least two models, not {len(sources)}")
+        raise InputError(f"give at least two models, not {len(sources)}")
 
 
 def open_models(
@@ -242,10 +246,13 @@ def execute(
             root = store.root if store else Path(stack.enter_context(TemporaryDirectory(prefix="provlab-")))
             cache = FeatureCache(root.resolve() / "features", budget.process // 2 if here else 0)
         jobs = [job for name, missing in todo.items() for job in _jobs(by_name[name], missing, cache, budget)]
+        jobs.sort(key=lambda job: order_of(job.places[0]))  # place by place: all statistics read the same tensors there
         tasks: list[Task] = [*(_passes(tables, jobs, cache, budget) if cache else []), *jobs]
         if here:
             failed = {name: table.errors for name, table in by_name.items()}
-            done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed)
+            several = len({job.statistic for job in jobs}) > 1
+            held = stack.enter_context(holding(budget.process // SHARE_HELD if several else 0))
+            done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed, held)
         else:
             done_tasks = completed(tasks, workers=workers, executor=executor)
         total = sum(task.n_comparisons if isinstance(task, Job) else 1 for task in tasks)

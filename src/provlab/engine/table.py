@@ -154,7 +154,7 @@ class JobTable:
 
     def jobs(self) -> list[Missing]:
         """The missing ones as jobs: a place and its pairs, so that each tensor is read once; places in their order."""
-        left = sorted(self.missing().items(), key=lambda item: _order(item[0]))
+        left = sorted(self.missing().items(), key=lambda item: order_of(item[0]))
         return [((place,), pairs) for place, pairs in left]
 
     def take(self, pair: Pair, place: Place, result: Result) -> None:
@@ -163,7 +163,7 @@ class JobTable:
             self.results[pair, place] = result
             self.cache.put(self._keys[pair, place], pair, self._models(pair), place, result)
             return
-        at = _order(place)
+        at = order_of(place)
         if pair not in self.errors or at < self.errors[pair][0]:
             self.errors[pair] = at, reason(result)
 
@@ -182,6 +182,6 @@ class JobTable:
         return PairRecord(*pair, self.statistic.name, outcome, None, tuple(self._keys[each] for each in at))
 
 
-def _order(place: Place) -> int:
+def order_of(place: Place) -> int:
     """A place among others: the whole model before block 0, a pair of blocks by the first model's."""
     return -1 if place is None else place[0] if isinstance(place, tuple) else place

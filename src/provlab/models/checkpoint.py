@@ -7,7 +7,9 @@ by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import cached_property
 from inspect import signature
 from itertools import accumulate, pairwise
@@ -17,13 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab import plugins
+from provlab import machine, plugins
 from provlab.errors import CheckpointError, InputError, one_line
 from provlab.files import cache_dir, sha256_file
 from provlab.models import beside, diagnose, part, sources
 from provlab.models.architectures import headless, sees
 from provlab.models.counting import count_bytes
 from provlab.models.formats.container import is_weights
+from provlab.models.held import once
 from provlab.models.language import inferred, no_tokens
 from provlab.models.local import LocalFiles
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
@@ -62,6 +65,15 @@ def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
             if sha256_file(path := model._files.path(name)) != model._files.sha256(name):
                 raise CheckpointError(f"{path} changed unseen since it was hashed; delete {cache_dir() / 'hashes'}")
     return True
+
+
+def _hashes(files: "Files", names: list[str]) -> list[str]:
+    """SHA-256 of files, side by side where several must be read on this machine: one takes as long as its bytes."""
+    unknown = [name for name in names if not files.hash_known(name)] if isinstance(files, LocalFiles) else []
+    with ThreadPoolExecutor(max(1, min(machine.threads(), len(unknown)))) as pool:
+        made = [pool.submit(copy_context().run, files.sha256, name) for name in unknown]  # counts go on in a copy
+        known = {name: future.result() for name, future in zip(unknown, made, strict=True)}
+    return [known.get(name) or files.sha256(name) for name in names]
 
 
 def _resolver(scheme: str) -> Callable[..., Path] | None:
@@ -268,7 +280,8 @@ class Checkpoint:
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 over the names and SHA-256 of config and weight files: equal digests, equal models."""
-        lines = [f"{name} {self._files.sha256(name)}\n" for name in self._decisive]
+        hashes = zip(self._decisive, _hashes(self._files, self._decisive), strict=True)
+        lines = [f"{name} {sha256}\n" for name, sha256 in hashes]
         lines += [f"part {self.piece}\n"] if self.piece else []
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
@@ -362,6 +375,8 @@ class Checkpoint:
     def array(self, name: str, rows: range | None = None) -> NDArray[np.float32]:
         """Read one tensor as float32, without reading the others; torch is not needed for it.
 
+        Within a study it is read once a block for all statistics, and cannot be written to (`provlab.models.held`).
+
         Parameters
         ----------
         name
@@ -376,7 +391,7 @@ class Checkpoint:
         CheckpointError
             There is no such tensor, or its file is damaged.
         """
-        return self._weights.array(name, rows)
+        return once(self, (name, rows), lambda: self._weights.array(name, rows))
 
     def tensor(self, name: str) -> "torch.Tensor":
         """Read one tensor for torch, in the file's dtype; the same otherwise."""

@@ -4,13 +4,15 @@
 ...     study(models)
 >>> count.tensors, count.hashed
 
-Reads within ``with`` are counted, in this thread; a caller adds those of another process by `add`.
+Reads within ``with`` are counted, in this thread and in those that have a copy of its context; a caller adds those of
+another process by `add`.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from threading import Lock
 from typing import Literal
 
 
@@ -30,6 +32,7 @@ class Count:
     hashed: int = 0
 
 
+_adding = Lock()
 _open: ContextVar[tuple[Count, ...]] = ContextVar("provlab_counts", default=())
 
 
@@ -46,8 +49,9 @@ def counting() -> Iterator[Count]:
 
 def count_bytes(kind: Literal["tensors", "hashed"], n: int) -> None:
     """Add to every open count."""
-    for count in _open.get():
-        setattr(count, kind, getattr(count, kind) + n)
+    with _adding:  # files are hashed in several threads
+        for count in _open.get():
+            setattr(count, kind, getattr(count, kind) + n)
 
 
 def add(count: Count) -> None:

@@ -153,7 +153,8 @@ class LocalFiles:
         if not any(real.is_relative_to(allowed) for allowed in self._allowed) and not _is_blob(real):
             raise CheckpointError(f"{path} leads outside the folder, to {real}; copy the file into the folder")
         if not real.is_file():
-            why = "is a link that leads to no file" if path.is_symlink() else "is missing"
+            why = "is no regular file" if real.exists() else "is missing"
+            why = "is a link that leads to no file" if path.is_symlink() and not real.exists() else why
             raise CheckpointError(f"{path} {why}; copy the file into the folder")
         return path
 

@@ -42,7 +42,7 @@ _IN_BLOCK = re.compile(r"\.\d+\.")
 _BEFORE = "base_model.model."
 #: names of the tensors without which codes mean nothing
 SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
-_AT_ONCE = 2**22  # bytes of a tensor that are searched for NaN and Inf at a time
+_AT_ONCE = 2**18  # bytes of a tensor that are searched for NaN and Inf, and turned into float32, at a time
 #: how the names of files begin from which transformers makes a tokenizer
 _OF_TOKENIZERS = (
     "tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece", "spm", "bpe",
@@ -314,24 +314,29 @@ class WeightFiles:
             It holds NaN or Inf.
         """
         content, info = self._read(name, rows)
-        return values(content, info.dtype).astype(np.float32, copy=False).reshape(info.shape)
+        if info.dtype == "float32":
+            _checked(self._source.label, name, content, info.dtype, None)
+            return content.view(np.float32).reshape(info.shape)
+        numbers = np.empty(len(content) // itemsize(info.dtype), np.float32)
+        _checked(self._source.label, name, content, info.dtype, numbers)
+        return numbers.reshape(info.shape)
 
     def tensor(self, name: str) -> "torch.Tensor":
         """One tensor for torch, in the file's dtype; the same otherwise."""
         import torch
 
         content, info = self._read(name)
+        _checked(self._source.label, name, content, info.dtype, None)
         if not len(content):
             return torch.empty(info.shape, dtype=getattr(torch, info.dtype))
         return torch.from_numpy(content).view(getattr(torch, info.dtype)).reshape(info.shape)
 
     def _read(self, name: str, rows: range | None = None) -> tuple[NDArray[np.uint8], TensorInfo]:
-        """Read the bytes of one tensor, or of some rows of it, checked to be finite."""
+        """Read the bytes of one tensor, or of some rows of it, and count them."""
         content, info = self._content(name, rows), self.info(name)
         if rows is not None:
             info = info._replace(shape=(len(rows), *info.shape[1:]))
         count_bytes("tensors", info.nbytes)
-        _check_finite(self._source.label, name, content, info.dtype)
         return content, info
 
     def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
@@ -370,15 +375,19 @@ def _unreadable(source: "Files", missing: str) -> CheckpointError:
     return CheckpointError(diagnose.unreadable(source, missing))
 
 
-def _check_finite(label: str, name: str, content: NDArray[np.uint8], dtype: str) -> None:
-    """Raise InvalidWeightsError if a tensor's bytes hold NaN or Inf."""
-    if "float" not in dtype:
-        return
+def _checked(label: str, name: str, content: NDArray[np.uint8], dtype: str, into: NDArray[np.float32] | None) -> None:
+    """Raise InvalidWeightsError if a tensor's bytes hold NaN or Inf; put its numbers, ``(n,)``, into an array if given.
+
+    Piece by piece, so that what is looked at and turned into float32 is in the processor's cache still.
+    """
+    size = itemsize(dtype)
     n_nan = n_inf = 0
-    for start in range(0, len(content), _AT_ONCE):
+    for start in range(0, len(content) if into is not None or "float" in dtype else 0, _AT_ONCE):
         some = values(content[start : start + _AT_ONCE], dtype)
-        if not np.isfinite(some).all():
+        if "float" in dtype and not np.isfinite(some).all():
             n_nan, n_inf = n_nan + int(np.isnan(some).sum()), n_inf + int(np.isinf(some).sum())
+        if into is not None:
+            into[start // size : start // size + len(some)] = some
     if n_nan or n_inf:
-        n = len(content) // itemsize(dtype)
+        n = len(content) // size
         raise InvalidWeightsError(f"{label}: {name} holds {n_nan} NaN and {n_inf} Inf among {n} values; copy it again")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
+from provlab.statistics.order import MLP
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
 
@@ -16,21 +17,54 @@ class Law:
     Attributes
     ----------
     again
-        Roles of the tensors of a block that its pass over the inputs reads once more by themselves.
+        Roles of the tensors of a block that are read beside what its pass over the inputs left.
     matchings, columns
         A comparison is so many matchings of hidden units, over so many columns.
+    ordered
+        Numbers of a model's block whose order is looked at; those of its MLP's weights stand in `weighed`.
+    weighed
+        Whether the order of the units is looked at by the weights of the MLP, once for all statistics that do.
+    canonical
+        Whether the units of a block are brought to canonical form while the model runs.
+    predicts
+        Whether the head runs too, and what it says of the next token is kept.
     seconds
         CPU seconds of a comparison that is no matching; None where no law is known.
+    threaded
+        Whether these are products on all threads.
     """
 
     again: tuple[str, ...] = ()
     matchings: int = 0
     columns: Callable[[Model, Options], int] = lambda model, options: options.kept_tokens
+    ordered: Callable[[Model, Options], int] = lambda model, options: 0
+    weighed: bool = False
+    canonical: bool = False
+    predicts: bool = False
     seconds: Callable[[Model, Options, Rates], float] | None = None
+    threaded: bool = False
 
 
 def _width(model: Model, options: Options) -> int:
     return model.anatomy.width
+
+
+def _up_rows(model: Model, options: Options) -> int:
+    return (options.units or model.anatomy.mlp_width) * model.anatomy.width
+
+
+def _activations(model: Model, options: Options) -> int:
+    return model.anatomy.mlp_width * options.kept_tokens
+
+
+def _stream(model: Model, options: Options) -> int:
+    """The columns of the up projection, by which phi_l2 looks at the order of the stream."""
+    return model.anatomy.mlp_width * model.anatomy.width
+
+
+def mlp_numbers(model: Model) -> int:
+    """Numbers of one block's gate, up and down projections."""
+    return (2 + model.anatomy.gated) * model.anatomy.mlp_width * model.anatomy.width
 
 
 def _permuted_copies(model: Model, options: Options, rates: Rates) -> float:
@@ -58,18 +92,18 @@ def _divergence(model: Model, options: Options, rates: Rates) -> float:
 
 
 LAWS = {
-    "phi_u": Law(matchings=1, columns=_width),
+    "phi_u": Law(matchings=1, columns=_width, ordered=_up_rows),
     "phi_views": Law(matchings=2, columns=_width),
-    "phi_h": Law(("gate", "up", "down", "gate_bias", "up_bias"), matchings=1),
-    "phi_match": Law(matchings=2),
-    "phi_match_unsigned": Law(matchings=2),
-    "phi_anchor": Law(matchings=4),
-    "phi_l2": Law(seconds=_permuted_copies),
-    "phi_l2_blocks": Law(seconds=_permuted_mlps),
+    "phi_h": Law(tuple(MLP), matchings=1, ordered=_activations, weighed=True, canonical=True),
+    "phi_match": Law(matchings=2, canonical=True),
+    "phi_match_unsigned": Law(matchings=2, canonical=True),
+    "phi_anchor": Law(matchings=4, canonical=True),
+    "phi_l2": Law(seconds=_permuted_copies, ordered=_stream, weighed=True),
+    "phi_l2_blocks": Law(seconds=_permuted_mlps, weighed=True),
     "phi_e": Law(seconds=_embeddings),
-    "phi_axes": Law(seconds=_decomposition),
-    "phi_unseen": Law(seconds=_decomposition),
-    "stream_score": Law(seconds=_decomposition),
-    "phi_jsd": Law(seconds=_divergence),
+    "phi_axes": Law(seconds=_decomposition, threaded=True),
+    "phi_unseen": Law(seconds=_decomposition, threaded=True),
+    "stream_score": Law(seconds=_decomposition, threaded=True),
+    "phi_jsd": Law(seconds=_divergence, predicts=True),
 }
 NO_LAW = Law()  # its bytes are counted, and its time is not known

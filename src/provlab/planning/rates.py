@@ -1,10 +1,13 @@
-"""How fast this machine is: a few measurements of under five seconds, from which `study` estimates hours.
+"""How fast this machine is: a few measurements of some seconds together, from which `study` estimates hours.
 
 Times are of the calling thread (`time.thread_time`). What else runs on the machine hardly counts then, and neither do
 the other threads of a matrix product, which spin for a while after it: with them, an assignment seems to take 16 times
 as long on 16 cores. On a free machine this is the time by the clock at the threads that will be used. The assignment is
 measured at growing sizes until one takes a third of a second, on two kinds of rows, and its growth is fitted: rows that
 share no direction are the easiest case, rows that share a few strong ones, as trained models' do, the hardest.
+
+Where models run on another device, the products there and the way of their results into memory are measured there, by
+the clock (`OnDevice`): the calling thread waits meanwhile.
 """
 
 import hashlib
@@ -15,17 +18,25 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab import machine, statistics
+from provlab.engine.device import product_on
 from provlab.inference import pvalues
 from provlab.inference.matching import assign, cosine_similarity, match_shuffled, unit_rows
 from provlab.models import anatomy
+from provlab.models.canonical import SEEN, merged
+from provlab.models.formats.container import TensorInfo
+from provlab.models.formats.writing import write_safetensors
+from provlab.models.local import LocalFiles
+from provlab.models.weights import WeightFiles
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics.base import Options
+from provlab.statistics.order import keys_of_mlp
 from provlab.statistics.phi_jsd import jensen_shannon
 from provlab.statistics.phi_l2 import BlockWeights
 
@@ -35,6 +46,7 @@ _COLUMNS = 128
 _DIRECTIONS = 8  # that the hardest rows share
 _BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
+_ON_DEVICE = 8192  # rows of the matrices that a device multiplies
 
 Matrix = NDArray[np.float32]
 
@@ -53,6 +65,22 @@ class PowerLaw:
 
 
 @dataclass(frozen=True)
+class OnDevice:
+    """What another device does in a second by the clock.
+
+    Attributes
+    ----------
+    product : float
+        Floating point operations of the float32 product of a matching, with the way of its result into memory.
+    forward : float
+        Operations of a product in the dtype in which models run there.
+    """
+
+    product: float
+    forward: float
+
+
+@dataclass(frozen=True)
 class Rates:
     """What this machine does in a CPU second.
 
@@ -66,6 +94,12 @@ class Rates:
         Numbers of a matrix turned into float32 unit rows.
     read, hashed : float
         Bytes read from the temporary folder's disk, by the clock; bytes hashed.
+    turned : float
+        Numbers of a file in bfloat16, read from the system's cache, turned into float32 and checked.
+    ordered : float
+        Numbers of a matrix whose units are asked whether they are sorted (`provlab.statistics.order.keys_of_mlp`).
+    lengths, near : float
+        Numbers of an MLP whose units are brought to canonical form, and pairs of units that are compared for it.
     call : float
         Seconds of one comparison of two tiny matrices: what each comparison takes at least.
     permuted, divergence : float
@@ -74,6 +108,8 @@ class Rates:
         The assignment on independent rows, and on rows that share strong directions.
     cores : int
         Cores that this process may use.
+    device : OnDevice or None
+        Rates of the device on which models run; None where that is the CPU.
     """
 
     product: float
@@ -81,16 +117,29 @@ class Rates:
     prepared: float
     read: float
     hashed: float
+    turned: float
+    ordered: float
+    lengths: float
+    near: float
     call: float
     permuted: float
     divergence: float
     easy: PowerLaw
     hard: PowerLaw
     cores: int
+    device: OnDevice | None = None
 
 
-def measure_rates(*, seed: int = 0) -> Rates:
-    """Measure this machine."""
+def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32") -> Rates:
+    """Measure this machine, and the device on which models are to run in a dtype, as torch names both.
+
+    Raises
+    ------
+    ParameterError
+        torch cannot use the device.
+    InputError
+        It rounds more than float32 does.
+    """
     rng = np.random.default_rng(seed)
     for n in (64, 512):  # threads start, and loops are compiled or fetched from their cache
         assign(cosine_similarity(*rows(n, 64, 0, rng=rng)))
@@ -107,13 +156,76 @@ def measure_rates(*, seed: int = 0) -> Rates:
         prepared=matrix.size / cpu_seconds(lambda: unit_rows(matrix), 2),
         read=read,
         hashed=hashed,
+        turned=_turned(matrix),
+        ordered=matrix.size / cpu_seconds(lambda: keys_of_mlp({"up": matrix}), 2),
+        **_canonical(rng),
         call=cpu_seconds(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5),
         permuted=_permuted(rng),
         divergence=_divergence(rng),
         easy=_assignment(0, rng),
         hard=_assignment(_DIRECTIONS, rng),
         cores=machine.cores(),
+        device=None if device == "cpu" else on_device(device, dtype, rng),
     )
+
+
+def on_device(device: str, dtype: str, rng: np.random.Generator) -> OnDevice:
+    """Measure products on a device as they are made there, by the clock.
+
+    Parameters
+    ----------
+    device, dtype
+        As torch names them.
+    rng
+        For the numbers that are multiplied.
+    """
+    import torch
+
+    multiply, n = product_on(device), _ON_DEVICE
+    assert multiply is not None  # it is so for the CPU alone
+    rows = rng.standard_normal((n, n // 2), dtype=np.float32)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    with machine.using_device(device):
+        weights = torch.zeros((n, n // 2), dtype=getattr(torch, dtype), device=device)
+        inputs = torch.zeros((n // 2, n // 2), dtype=getattr(torch, dtype), device=device)
+
+        def forward() -> object:
+            return (weights @ inputs)[0, 0].item()  # which waits for the product
+
+        forward()  # libraries are loaded, and kernels chosen
+        passed = min(_clock(forward) for _ in range(3))
+    similarity = partial(multiply, unit, unit)
+    similarity()
+    matched = min(_clock(similarity) for _ in range(3))
+    return OnDevice(product=n**3 / matched, forward=n**3 / 2 / passed)
+
+
+def _clock(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return max(time.perf_counter() - began, 1e-6)
+
+
+def _turned(matrix: Matrix) -> float:
+    """Numbers of a bfloat16 file a second, from the system's cache, as a checkpoint reads them."""
+    with tempfile.TemporaryDirectory(prefix="provlab-") as folder:
+        halves = (matrix.view(np.uint32) >> 16).astype(np.uint16)
+        write_safetensors(
+            Path(folder) / "model.safetensors", {"m": TensorInfo(matrix.shape, "bfloat16")}, lambda _: iter([halves])
+        )
+        weights = WeightFiles(LocalFiles(Path(folder)), {})
+        return matrix.size / cpu_seconds(lambda: weights.array("m"), 3)
+
+
+def _canonical(rng: np.random.Generator) -> dict[str, float]:
+    """Numbers and pairs of units a second in `provlab.models.canonical.merged`: a wide MLP, and one of many units."""
+    rates = {}
+    for name, (h, d) in {"lengths": (512, 4096), "near": (3072, 32)}.items():
+        gate, up, down = (rng.standard_normal((h, d), dtype=np.float32) for _ in range(3))
+        on_text = rng.standard_normal((h, SEEN), dtype=np.float32)
+        work = partial(merged, gate, up, down, np.ones(h), on_text=on_text, output=1.0)
+        rates[name] = (3 * h * d if name == "lengths" else h * h) / cpu_seconds(work, 2)
+    return rates
 
 
 def rows(n: int, columns: int, directions: int, *, rng: np.random.Generator) -> tuple[Matrix, Matrix]:

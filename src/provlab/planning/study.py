@@ -1,12 +1,15 @@
 """The cost of a study, before anything starts: bytes and memory from shapes alone, hours from rates.
 
-One law for all statistics, whose numbers are in `laws`. Each tensor that a statistic reads of a block is read once a
-model, and a model whose activations are compared is run, and read whole, once. Each pair is compared once a block:
+One law for all statistics, whose numbers are in `laws`. Each tensor of a block is read once a model for all statistics
+in one process, and once a statistic by several. A model whose activations are compared is loaded, and so read whole,
+once, and run once for each kind of features. Each pair is compared once a block:
 
-    T = models * blocks * reading + pairs * blocks * (product + assignment)
+    T = models * (hashing + loading + runs + blocks * (reading + order of the units)) + pairs * blocks * (product +
+        assignment)
 
 Hours are an interval: its ends are the assignment on rows that share no direction and on rows that share strong ones,
-between which trained models lie.
+between which trained models lie. What a plan cannot know: what else the machine does meanwhile, whether files lie in
+the system's cache already, and what the weights hold, as how many tokens are untrained.
 """
 
 import math
@@ -15,10 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
+from provlab.engine import memory
 from provlab.errors import InputError, ProvlabError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
-from provlab.planning.laws import LAWS, NO_LAW
+from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
@@ -26,8 +30,9 @@ from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes, tensor_names
 
 Pair = tuple[str, str]
-_LOAD = 2.0  # numbers are touched about twice when a model is loaded: read and cast
+_LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
+_PREDICTED = 0.4  # of the time of phi_JSD for as many probabilities: a softmax, and what is measured of each model
 
 
 @dataclass(frozen=True)
@@ -75,12 +80,15 @@ class Workload:
         Bytes of the largest model that is run.
     refused : tuple of str
         Why some pairs are left out.
+    together : bool
+        Jobs of all statistics at one place are done in one process, which reads each tensor once for them.
     """
 
     models: Mapping[str, Model]
     jobs: tuple[PlannedJob, ...]
     loaded: int
     refused: tuple[str, ...]
+    together: bool
 
     @property
     def comparisons(self) -> int:
@@ -93,17 +101,32 @@ class Workload:
         run = {source for job in self.jobs if job.recorded for source in job.reads}
         return {source: whole_bytes(model) for source, model in self.models.items() if source in run}
 
+    @cached_property
+    def reads(self) -> dict[tuple[object, ...], int]:
+        """Bytes by model, tensor and place that are read beside passes; by statistic, too, unless all read together."""
+        read: dict[tuple[object, ...], int] = {}
+        for job in self.jobs:
+            for source, names in job.reads.items():
+                for name, n in names.items():
+                    key = (source, name, job.block, None if self.together else job.statistic)
+                    read[key] = max(n, read.get(key, 0))
+        return read
+
     @property
     def tensors(self) -> int:
         """Tensors to read."""
-        parts = sum(len(self.models[source].anatomy.parts) for source in self.passes)
-        return parts + sum(len(names) for job in self.jobs for names in job.reads.values())
+        return sum(len(self.models[source].anatomy.parts) for source in self.passes) + len(self.reads)
 
     @property
     def bytes_to_read(self) -> int:
-        """Bytes of tensors, each once for a pass and once for a job."""
-        read = (sum(names.values()) for job in self.jobs for names in job.reads.values())
-        return sum(self.passes.values()) + sum(read)
+        """Bytes of tensors: each once for a pass, and once for the jobs of its place, or for each of them."""
+        return sum(self.passes.values()) + sum(self.reads.values())
+
+    def from_disk(self, free: int) -> int:
+        """Bytes that come from the disk: each once where all fit into so many, as then the system keeps them."""
+        distinct = {(source, name): n for (source, name, *_), n in self.reads.items() if source not in self.passes}
+        touched = max(sum(distinct.values()) + sum(self.passes.values()), self.bytes_to_hash)
+        return touched if touched <= free else self.bytes_to_read + self.bytes_to_hash
 
     @property
     def bytes_pair_by_pair(self) -> int:
@@ -156,7 +179,12 @@ class Workload:
 
 
 def plan(
-    models: Mapping[str, Model], statistics: Sequence[str], options: Options, *, blocks: Sequence[int] | None = None
+    models: Mapping[str, Model],
+    statistics: Sequence[str],
+    options: Options,
+    *,
+    blocks: Sequence[int] | None = None,
+    workers: int = 1,
 ) -> Workload:
     """List the work of a study of all pairs without reading a tensor.
 
@@ -164,7 +192,7 @@ def plan(
     ----------
     models
         From `provlab.planning.sketch.shapes_of`, or opened.
-    statistics, options, blocks
+    statistics, options, blocks, workers
         As for `provlab.study`. Pairs that a statistic does not apply to are left out.
     """
     for model in models.values():
@@ -190,7 +218,7 @@ def plan(
                 refused[str(error)] = None
     run = {source for job in jobs if job.recorded for source in job.reads}
     loaded = max((itemsize(options.dtype) * _numbers(models[source]) for source in run), default=0)
-    return Workload(models, tuple(jobs), loaded, tuple(refused))
+    return Workload(models, tuple(jobs), loaded, tuple(refused), workers == 1)
 
 
 def _job(
@@ -254,14 +282,17 @@ class Estimate:
         The rates of the machine for which the time is meant.
     workers : int
         Processes like this one.
-    hashing, reading, passes : float
-        Seconds: of hashing files, of reading tensors and preparing rows, of running models over their inputs.
+    hashing, reading, loading, passes, canonical : float
+        Seconds: of hashing files; of reading tensors and preparing rows; of loading models, of running them over their
+        inputs, and of bringing the units of their MLPs to canonical form meanwhile.
+    order : float
+        CPU seconds of looking whether units are sorted.
     products : float
-        CPU seconds of the similarities.
+        CPU seconds of the similarities; those of another device by the clock, as passes there.
     assignments : (float, float)
         CPU seconds on the easiest and on the hardest rows.
-    others : float
-        CPU seconds of comparisons that are no matchings.
+    compared : mapping
+        Statistic -> CPU seconds of comparisons that are no matchings.
     left_out : tuple of str
         Statistics for which no law of time is known here; their bytes and memory are counted.
     """
@@ -271,16 +302,29 @@ class Estimate:
     workers: int
     hashing: float
     reading: float
+    loading: float
     passes: float
+    canonical: float
+    order: float
     products: float
     assignments: tuple[float, float]
-    others: float
+    compared: Mapping[str, float]
     left_out: tuple[str, ...]
+
+    @property
+    def others(self) -> float:
+        """CPU seconds of comparisons that are no matchings."""
+        return sum(self.compared.values())
+
+    @property
+    def once(self) -> float:
+        """CPU seconds of what is done once a model, however many pairs it stands in."""
+        return self.hashing + self.reading + self.loading + self.passes + self.canonical + self.order
 
     @property
     def cpu_seconds(self) -> tuple[float, float]:
         """CPU seconds of the whole, in the easiest and in the hardest case."""
-        same = self.hashing + self.reading + self.passes + self.products + self.others
+        same = self.once + self.products + self.others
         return same + self.assignments[0], same + self.assignments[1]
 
     @property
@@ -289,7 +333,9 @@ class Estimate:
         low, high = self.cpu_seconds
         if self.workers > 1:
             return low / self.workers, high / self.workers
-        saved = (self.products + self.passes) * (1 - 1 / self.rates.threads)
+        threaded = sum(n for name, n in self.compared.items() if LAWS[name].threaded)
+        threaded += 0.0 if self.rates.device else self.products + self.passes  # of a device they are by the clock
+        saved = threaded * (1 - 1 / self.rates.threads)
         return low - saved, high - saved
 
 
@@ -311,7 +357,7 @@ def estimate(
     statistics, options, blocks, workers
         As for `provlab.study`.
     rates
-        From `provlab.planning.rates.measure_rates`.
+        From `provlab.planning.rates.measure_rates`, of the device that the options name.
 
     Raises
     ------
@@ -320,14 +366,19 @@ def estimate(
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, not {workers}")
-    whole = plan(models, statistics, options, blocks=blocks)
-    rows = products = easy = hard = others = 0.0
+    whole = plan(models, statistics, options, blocks=blocks, workers=workers)
+    rows = products = easy = hard = 0.0
+    compared: dict[str, float] = {}
     left_out: dict[str, None] = {}
+    multiplied = rates.device.product if rates.device else rates.product
     for job in whole.jobs:
         law = LAWS.get(job.statistic, NO_LAW)
         if not law.matchings:
-            others += sum(law.seconds(models[a], options, rates) for a, _ in job.pairs) if law.seconds else 0.0
-            left_out |= {} if law.seconds else {job.statistic: None}
+            if law.seconds:
+                seconds = sum(law.seconds(models[a], options, rates) for a, _ in job.pairs)
+                compared[job.statistic] = compared.get(job.statistic, 0.0) + seconds
+            else:
+                left_out[job.statistic] = None
             continue
         columns = {source: law.columns(models[source], options) for source in job.reads}
         mlps = {source: _mlps(job.statistic, models[source], job.block) for source in job.reads}
@@ -335,28 +386,64 @@ def estimate(
         for a, b in job.pairs:
             n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
             similarities = _matched(job.statistic, min(widths), options) * max(widths)
-            products += n * (2.0 * similarities * min(columns[a], columns[b]) / rates.product + rates.call)
-            easy += n * rates.easy(math.sqrt(similarities))
-            hard += n * rates.hard(math.sqrt(similarities))
+            products += n * 2.0 * similarities * min(columns[a], columns[b]) / multiplied
+            easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
+            hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
+    numbers = sum(
+        n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()
+    )
+    loaded = sum(map(_numbers, (models[source] for source in whole.passes)))
+    runs = [(models[source], law) for source, laws in _runs(whole).items() for law in laws]
     return Estimate(
         whole,
         rates,
         workers,
         hashing=whole.bytes_to_hash / rates.hashed,
-        reading=(whole.bytes_to_read - sum(whole.passes.values())) / rates.read + rows / rates.prepared,
-        passes=sum(_pass(models[source], options, rates) for source in whole.passes),
+        reading=whole.from_disk(memory.free()) / rates.read + numbers / rates.turned + rows / rates.prepared,
+        loading=_LOAD * loaded / rates.turned,
+        passes=sum(_run(model, law, options, rates) for model, law in runs),
+        canonical=sum(
+            len(options.blocks or range(model.anatomy.n_blocks))
+            * (mlp_numbers(model) / rates.lengths + model.anatomy.mlp_width**2 / rates.near)
+            for model, law in runs
+            if law.canonical
+        ),
+        order=_ordered(whole, options) / rates.ordered,
         products=products,
         assignments=(easy, max(easy, hard)),
-        others=others,
+        compared=compared,
         left_out=tuple(left_out),
     )
 
 
-def _pass(model: Model, options: Options, rates: Rates) -> float:
-    """CPU seconds of loading a model and running it over the inputs, tables of tokens not multiplied."""
+def _runs(whole: Workload) -> dict[str, list[Law]]:
+    """Law of each kind of features that a model is run for, by model."""
+    runs: dict[str, dict[type, Law]] = {}
+    for job in whole.jobs:
+        if job.recorded:
+            for source in job.reads:
+                runs.setdefault(source, {}).setdefault(job.recorded, LAWS.get(job.statistic, NO_LAW))
+    return {source: list(laws.values()) for source, laws in runs.items()}
+
+
+def _ordered(whole: Workload, options: Options) -> float:
+    """Numbers that are looked at for the order of units; weights of an MLP once a block where all is done together."""
+    numbers, weighed = 0.0, set()
+    for job in whole.jobs:
+        law = LAWS.get(job.statistic, NO_LAW)
+        numbers += sum(law.ordered(whole.models[source], options) for source in job.reads)
+        weighed |= {(s, job.block, None if whole.together else job.statistic) for s in job.reads if law.weighed}
+    return numbers + sum(mlp_numbers(whole.models[source]) for source, *_ in weighed)
+
+
+def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
+    """CPU seconds of running a model over the inputs, or seconds by the clock on another device."""
     inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
-    load = _LOAD * _numbers(model) / rates.prepared + whole_bytes(model) / rates.read
-    return load + _FORWARD * 2.0 * inside * options.n_sequences * options.sequence_length / rates.product
+    tokens = options.n_sequences * options.sequence_length
+    vocabulary = model.anatomy.vocab_size if law.predicts else 0
+    multiplied = rates.device.forward if rates.device else rates.product
+    seconds = _FORWARD * 2.0 * (inside + vocabulary * model.anatomy.width) * tokens / multiplied
+    return seconds + _PREDICTED * tokens * vocabulary / rates.divergence
 
 
 def _numbers(model: Model) -> int:

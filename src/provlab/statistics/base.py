@@ -203,7 +203,10 @@ class Model:
 
 
 class Features(ABC):
-    """Features that a statistic reads of one model; ``block(i)`` may read lazily and is called once per block."""
+    """Features that a statistic reads of one model; ``block(i)`` may read lazily and is called once per block.
+
+    Arrays that it reads may be those of another statistic too: what is to be changed is copied first.
+    """
 
     @abstractmethod
     def block(self, block: int | None) -> Any:

@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.held import once
 from provlab.statistics.results import Detail
 
 Numbers = NDArray[np.float64]
@@ -118,6 +120,13 @@ def keys_of_mlp(rows: Mapping[str, NDArray[Any]]) -> dict[str, Numbers]:
             keys |= keys_of(rows[role] / np.where(lengths > 0, lengths, 1)[:, None], lengths, of)
             product = product * lengths
     return keys | {PRODUCT: product}
+
+
+def keys_of_block(checkpoint: Checkpoint, block: int, rows: Mapping[str, NDArray[Any]]) -> dict[str, Numbers]:
+    """As `keys_of_mlp`, of the weights of one block, for all statistics of a study that ask for them (read-only)."""
+    # sums go another way through matrices that lie otherwise in memory: records depend on no other statistic
+    lie = tuple((role, rows[role].flags.c_contiguous) for role in MLP if role in rows)
+    return once(checkpoint, ("keys of the MLP", block, lie), lambda: keys_of_mlp(rows))
 
 
 def along_direction(rows: NDArray[Any]) -> Numbers:

@@ -16,7 +16,7 @@ from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import BY_THEOREM, PASS, Array, Features, Model, Options, Statistic
-from provlab.statistics.order import KEYS, MLP, PRODUCT, OrderedRows, along_direction, keys_of_mlp
+from provlab.statistics.order import KEYS, MLP, OrderedRows, along_direction, keys_of_block
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.results import BlockResult
 from provlab.statistics.text import one_pass, strings
@@ -28,27 +28,25 @@ class HiddenActivations(Features):
 
     arrays: list[Array]
     units: list[NDArray[np.float64]]  # as `provlab.models.canonical.merged` says
-    weights: list[NDArray[np.float64]]  # `_by_weights` of each block
+    model: Model  # whose weights say whether units are sorted: read block by block, when other statistics read them too
 
     def block(self, block: int | None) -> OrderedRows:
         """Activations of one block, normalised once for all its pairs."""
         assert block is not None
         activations = applied(self.units[block], self.arrays[block], "up")
         (rows,) = living_rows(activations, name="the matrix of activations")
-        *numbers, along = self.weights[block][:, rows.places]
-        names = [name.format(of) for of in MLP.values() for name in KEYS] + [PRODUCT]
-        keys = dict(zip(names[-len(numbers) :], numbers, strict=True))  # without gates, the first are not there
+        read = {role: self.model.anatomy.read(self.model.checkpoint, role, block) for role in MLP if self._has(role)}
+        weights = {role: tensor.T if role == "down" else tensor for role, tensor in read.items()}  # (h, d) each
+        by_weights = keys_of_block(self.model.checkpoint, block, weights)
+        keys = {name: numbers[rows.places] for name, numbers in by_weights.items()}
         keys["activity times the length of the down columns"] = (
             rows.lengths / rows.scales * keys[KEYS[2].format(MLP["down"])]
         )
+        along = along_direction(weights["up"])[rows.places]
         return OrderedRows.of(rows, called="activations", keys=keys, direction=along)
 
-
-def _by_weights(model: Model, block: int) -> NDArray[np.float64]:
-    """Numbers of each hidden unit by its weights, which tell whether units are sorted, and one to sketch them by."""
-    read = {role: model.anatomy.read(model.checkpoint, role, block) for role in MLP if model.anatomy.has(role)}
-    rows = {role: weights.T if role == "down" else weights for role, weights in read.items()}
-    return np.array([*keys_of_mlp(rows).values(), along_direction(rows["up"])])
+    def _has(self, role: str) -> bool:
+        return self.model.anatomy.has(role)
 
 
 def _inputs(model: Model, options: Options) -> NDArray[np.int64]:
@@ -88,10 +86,7 @@ class PhiH(Statistic):
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
         kept, _ = one_pass(self, model, options, ("hidden", "units"), _inputs(model, options))
-        blocks = range(model.anatomy.n_blocks) if options.blocks is None else options.blocks
-        nothing = np.empty((0, 0))
-        weights = [_by_weights(model, b) if b in blocks else nothing for b in range(model.anatomy.n_blocks)]
-        return HiddenActivations(kept["hidden"], kept["units"], weights)
+        return HiddenActivations(kept["hidden"], kept["units"], model)
 
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""

@@ -29,6 +29,7 @@ from provlab.errors import NotComparableError
 from provlab.inference import permtest
 from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.architectures import Segment
+from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import check_complete
 from provlab.statistics import order
 from provlab.statistics.base import BY_THEOREM, Array, Features, Model, Options, Statistic, aggregated, tensor_names
@@ -50,6 +51,7 @@ class BlockWeights:
     anatomy: Anatomy
     block: int
     tensors: Weights
+    checkpoint: Checkpoint | None = None  # of which they are; None for weights without a file
 
     @cached_property
     def pieces(self) -> list[tuple[TensorPart, Segment, Array]]:
@@ -62,7 +64,8 @@ class BlockWeights:
     def order(self) -> dict[str, Any]:
         """What a record holds of the order of the hidden units: see `provlab.statistics.order`."""
         rows = self._mlp()
-        return order.described(order.keys_of_mlp(rows), order.along_direction(rows["up"]))
+        keys = order.keys_of_block(self.checkpoint, self.block, rows) if self.checkpoint else order.keys_of_mlp(rows)
+        return order.described(keys, order.along_direction(rows["up"]))
 
     @cached_property
     def stream(self) -> dict[str, Any]:
@@ -91,7 +94,8 @@ class AllWeights(Features):
         assert block is not None
         anatomy = self.model.anatomy
         names = tensor_names(anatomy, block, self.roles)
-        return BlockWeights(anatomy, block, {name: self.model.checkpoint.array(name) for name in names})
+        tensors = {name: self.model.checkpoint.array(name) for name in names}
+        return BlockWeights(anatomy, block, tensors, self.model.checkpoint)
 
 
 def roles_of(part: TensorPart) -> tuple[str, ...]:

@@ -47,6 +47,6 @@ def minutes(step: CostedStep, shape: str, rates: Rates) -> tuple[float, float, f
     law = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)
     # models are read and run once, however often their blocks are compared
     times = next(iter(models.values())).anatomy.n_blocks if step.crossed else 1
-    once = law.hashing + law.reading + law.passes + law.others
+    once = law.once + law.others
     low, high = ((once + times * (law.products + assignments)) / 60 for assignments in law.assignments)
     return low, high, law.plan.bytes_to_read / 1e9

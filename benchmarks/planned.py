@@ -1,0 +1,258 @@
+"""Plan against actual: a study of two synthetic models, each line of `provlab plan` beside what the run took.
+
+The pair has the true shapes and few blocks: a model of random weights and a noisy copy of it. The default statistics,
+or those that are named, run on it in this process while functions of the library are timed one by one, each without
+those that it calls. The rates of the machine are measured just before, so a plan that is off shows a wrong law and not
+another machine. Seconds are of the processor, all threads of the process together; run it with ``OMP_NUM_THREADS=1``,
+where these are also the seconds by the clock of a free machine. The files lie in the system's cache, which
+the plan takes into account. ``--apart`` reads for each statistic by itself, as a study did before tensors were held.
+
+Ratios hold what a plan cannot know: lines below `NOISE` seconds are not judged, neither is memory below the
+libraries' own; and random weights are no trained ones: all their tokens are untrained, and a noisy copy is matched
+quicker than a stranger.
+
+``python benchmarks/planned.py llama-2-7b --blocks 2``; without a shape a small one. ``--memory`` measures instead, in a
+process for each, the peak of one statistic of each kind against the plan's.
+"""
+
+import argparse
+import functools
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import synthetic
+from cost import measure
+
+from provlab import statistics as registry
+from provlab.engine import pairs
+from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.inference import matching
+from provlab.inference.matching import cosine
+from provlab.models import canonical, loading, local, running
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.counting import counting
+from provlab.models.weights import WeightFiles
+from provlab.planning import shapes
+from provlab.planning.rates import measure_rates
+from provlab.planning.study import Estimate, estimate
+from provlab.statistics import order
+from provlab.statistics.base import Options
+
+NOISE = 0.5  # seconds below which a ratio says nothing
+OFF = 1.5  # a line is off if it takes so many times as long as planned, or as much less
+KINDS = ("phi_u", "phi_h", "phi_match", "phi_l2", "phi_jsd", "phi_unseen")  # one of each kind of work
+_TEXT = "a text that no model knows, as none has a tokenizer: ids are drawn at random. " * 4
+
+
+class Stopwatch:
+    """Seconds of the processor by line, each without the lines that are called meanwhile."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+        self._open: list[str] = []
+        self._since = 0.0
+
+    @contextmanager
+    def line(self, name: str) -> Iterator[None]:
+        """Within, time goes to this line."""
+        self._turn()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self._open.pop()
+
+    def _turn(self) -> None:
+        now = time.process_time()
+        if self._open:
+            self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+
+    def timed(self, function: Callable[..., Any], line: str) -> Callable[..., Any]:
+        """Return a function whose time goes to a line; of the main thread alone, which waits for the others."""
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **settings: Any) -> Any:
+            main = threading.current_thread() is threading.main_thread()
+            with self.line(line) if main else nullcontext():
+                return function(*arguments, **settings)
+
+        return call
+
+
+def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
+    """Time the functions behind each line, wherever a module of the library has them."""
+    functions = {
+        local.sha256_file: "hash",
+        cosine.unit_rows: "read",
+        loading.load_model: "load models",
+        running.run: "run models",
+        canonical.merged: "canonical form",
+        canonical.shares: "canonical form",
+        order.keys_of: "sorted?",
+        order.keys_of_mlp: "sorted?",
+        cosine.cosines: "multiply",
+        matching.match_shuffled: "assign",
+    }
+    for module in [m for name, m in sys.modules.items() if name.partition(".")[0] == "provlab"]:
+        for name, value in list(vars(module).items()):
+            if callable(value) and getattr(value, "__hash__", None) and value in functions:
+                stack.enter_context(patch.object(module, name, watch.timed(value, functions[value])))
+    stack.enter_context(patch.object(WeightFiles, "array", watch.timed(WeightFiles.array, "read")))
+    for statistic in map(registry.get, names):
+        prepared = "run models" if statistic.recorded else "rest"
+        for method, line in (("compare_block", f"compare {statistic.name}"), ("prepare", prepared)):
+            kind = next(kind for kind in type(statistic).__mro__ if method in vars(kind))
+            if not hasattr(getattr(kind, method), "__wrapped__"):
+                stack.enter_context(patch.object(kind, method, watch.timed(getattr(kind, method), line)))
+
+
+def lines_of(estimated: Estimate) -> dict[str, tuple[float, float]]:
+    """Seconds of each line of a plan, at least and at most."""
+    same = {
+        "hash": estimated.hashing,
+        "read": estimated.reading,
+        "load models": estimated.loading,
+        "run models": estimated.passes,
+        "canonical form": estimated.canonical,
+        "sorted?": estimated.order,
+        "multiply": estimated.products,
+        **{f"compare {name}": seconds for name, seconds in estimated.compared.items()},
+    }
+    return {line: (seconds, seconds) for line, seconds in same.items()} | {"assign": estimated.assignments}
+
+
+def make_pair(shape: str, blocks: int | None, folder: Path) -> list[str]:
+    """Write two models of a shape, or take those that are there."""
+    config = shapes.shape(shape, blocks)
+    first, second = folder / "a", folder / "b"
+    if not first.exists():
+        synthetic.synthesise(config, first, seed=0)
+    if not second.exists():
+        synthetic.noisy_copy(Checkpoint.open(first), second, noise=0.5, seed=1)
+    return [str(first), str(second)]
+
+
+def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False) -> dict[str, Any]:
+    """Plan and run the statistics on a pair; plan and actual by line, in seconds, and bytes."""
+    options = Options(text=_TEXT)
+    matching.match_shuffled([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], seed=0)  # loops are compiled
+    rates = replace(measure_rates(), read=float("inf"))
+    opened = open_models(list(sources))
+    options = with_common_vocabulary(options, opened.models, names)
+    estimated = estimate(opened.models, names, options, rates)
+    watch = Stopwatch()
+    with ExitStack() as stack:
+        _watch(stack, watch, names)
+        if apart:
+            stack.enter_context(patch.object(pairs, "SHARE_HELD", 10**15))
+        opened = open_models(list(sources))  # with hashes that are not known yet
+        count = stack.enter_context(counting())
+        began = time.perf_counter()
+        with watch.line("rest"):
+            records = run_pairs(opened, names, options, progress=False)
+        clock = time.perf_counter() - began
+    return {
+        "planned": lines_of(estimated),
+        "actual": dict(watch.seconds),
+        "clock": clock,
+        "read": count.tensors,
+        "planned_read": estimated.plan.bytes_to_read,
+        "failed": {record.statistic: record.error for record in records if record.error},
+    }
+
+
+def peak(sources: Sequence[str], name: str) -> dict[str, float]:
+    """Peak of resident memory of one statistic on a pair, above what the libraries take, and the plan's."""
+    opened = open_models(list(sources))
+    options = with_common_vocabulary(Options(text=_TEXT), opened.models, [name])
+    rates = measure_rates()  # which loads the libraries
+    whole = estimate(opened.models, [name], options, rates).plan
+    if whole.passes:
+        import transformers  # noqa: F401 - its own memory is none of the study's
+
+    _, cost = measure(lambda: run_pairs(opened, [name], options, progress=False))
+    return {"planned": whole.largest + whole.waiting, "actual": cost.memory}
+
+
+def table(measured: dict[str, Any]) -> str:
+    """Plan, actual and ratio by line."""
+    rows = [f"{'line':<28}{'planned':>18}{'actual':>10}{'ratio':>8}"]
+    for line in sorted({*measured["planned"], *measured["actual"]}, key=lambda line: -measured["actual"].get(line, 0)):
+        low, high = measured["planned"].get(line, (0.0, 0.0))
+        actual = measured["actual"].get(line, 0.0)
+        span = f"{low:,.1f} s" if low == high else f"{low:,.1f} to {high:,.1f} s"
+        nearest = min(max(actual, low), high)
+        ratio = f"{actual / nearest:.2f}" if nearest and max(actual, nearest) > NOISE else "-"
+        mark = " *" if ratio != "-" and not 1 / OFF <= actual / nearest <= OFF else ""
+        rows.append(f"{line:<28}{span:>18}{actual:>8,.1f} s{ratio:>8}{mark}")
+    planned, actual = (sum(seconds) for seconds in (highs(measured), measured["actual"].values()))
+    rows.append(f"{'all':<28}{planned:>16,.1f} s{actual:>8,.1f} s{actual / planned:>8.2f}")
+    rows.append(f"read {measured['read'] / 1e9:.2f} GB of tensors, planned {measured['planned_read'] / 1e9:.2f} GB")
+    rows += [f"failed: {name}: {why}" for name, why in measured["failed"].items()]
+    return "\n".join(rows)
+
+
+def highs(measured: dict[str, Any]) -> list[float]:
+    """The plan's seconds at most, by line."""
+    return [high for _, high in measured["planned"].values()]
+
+
+def main(command: list[str] | None = None) -> None:
+    """Compare a plan with a run, and print both."""
+    parser = argparse.ArgumentParser(description="each line of a plan beside what the run took")
+    parser.add_argument("shape", nargs="?", default="tiny", help="as for provlab plan (default: tiny)")
+    parser.add_argument("--blocks", type=int, metavar="N", help="how many are written and compared (default: all)")
+    parser.add_argument("--statistic", metavar="NAMES", help="separated by commas (default: the default set)")
+    parser.add_argument("--folder", metavar="FOLDER", help="keep the pair there, or take it from there")
+    parser.add_argument("--apart", action="store_true", help="hold no tensor for the next statistic")
+    parser.add_argument("--memory", action="store_true", help="peaks of memory instead of seconds")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--peak", metavar="NAME", help=argparse.SUPPRESS)  # of one statistic, in a process of its own
+    arguments = parser.parse_args(command)
+    with ExitStack() as stack:
+        scratch = arguments.folder or stack.enter_context(tempfile.TemporaryDirectory(prefix="provlab-planned-"))
+        Path(scratch).mkdir(parents=True, exist_ok=True)
+        sources = make_pair(arguments.shape, arguments.blocks, Path(scratch))
+        names = arguments.statistic.split(",") if arguments.statistic else None
+        if arguments.peak:
+            print(json.dumps(peak(sources, arguments.peak)))
+            return
+        if arguments.memory:
+            again = [sys.executable, __file__, arguments.shape, "--folder", scratch]
+            peaks = {
+                name: json.loads(subprocess.run([*again, "--peak", name], capture_output=True, check=True).stdout)
+                for name in names or KINDS
+            }
+            print(json.dumps(peaks) if arguments.json else memory_table(peaks))
+            return
+        # hashes that are remembered would cost nothing: the run keeps its own
+        kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="provlab-hashes-"))
+        stack.enter_context(patch.object(local, "cache_dir", lambda: Path(kept)))
+        measured = study(sources, names or list(registry.USUAL), apart=arguments.apart)
+    print(json.dumps(measured) if arguments.json else table(measured))
+
+
+def memory_table(peaks: dict[str, dict[str, float]]) -> str:
+    """Peaks planned and measured, in GB."""
+    rows = [f"{'statistic':<20}{'planned':>12}{'actual':>12}{'ratio':>8}"]
+    for name, of in peaks.items():
+        ratio = of["actual"] / of["planned"]
+        rows.append(f"{name:<20}{of['planned'] / 1e9:>9,.2f} GB{of['actual'] / 1e9:>9,.2f} GB{ratio:>8.2f}")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main()
