@@ -287,21 +287,24 @@ def near_pairs(rows: Array, spread: Array, within: float, rng: np.random.Generat
         shadows, slack = rows @ drawn, 2.0  # (h, d) @ (d, shadows)
     squares = np.einsum("ij,ij->i", shadows, shadows)  # (h, shadows) -> (h,)
     bound = np.square(slack * within * spread).astype(squares.dtype)
+    # the widest first, so that the bound of a pair is that of its first: memory is passed over as seldom as may be
+    widest = np.argsort(-bound, kind="stable")
+    shadows, halves, least = shadows[widest], squares[widest] / 2, (squares - bound)[widest, None] / 2
     pairs = []
     for start in range(0, len(rows), _ROWS):
         some = slice(start, start + _ROWS)
-        apart = np.abs(shadows[some] @ shadows[start:].T)  # pairs before these were looked at from the other side
-        apart *= -2
-        apart += squares[some, None] + squares[start:]
-        i, j = np.nonzero(apart <= np.maximum(bound[some, None], bound[start:]))
-        for some_i, some_j in zip(
-            *(np.array_split(n[i < j] + start, 1 + len(i) // _ROWS) for n in (i, j)), strict=True
-        ):
+        # |x -+ y|^2 <= bound where |x y| - |y|^2 / 2 >= (|x|^2 - bound) / 2; pairs before these have been looked at
+        alike = shadows[some] @ shadows[start:].T  # (some h, shadows) @ (shadows, h)
+        np.abs(alike, out=alike)
+        alike -= halves[start:]
+        i, j = np.divmod(np.flatnonzero(alike >= least[some]), alike.shape[1])
+        ends = np.sort(widest[np.stack([i, j])[:, i < j] + start], axis=0)  # (2, pairs)
+        for some_i, some_j in np.array_split(ends, 1 + len(i) // _ROWS, axis=1):
             first, second = rows[some_i], rows[some_j]
             side = np.where(np.einsum("ij,ij->i", first, second) < 0, -1, 1)  # (pairs, d) with (pairs, d) -> (pairs,)
             close = _lengths(first - side[:, None] * second) <= within * np.maximum(spread[some_i], spread[some_j])
             pairs += np.column_stack([some_i, some_j, side])[close].tolist()
-    return [(i, j, side) for i, j, side in pairs]
+    return sorted((i, j, side) for i, j, side in pairs)
 
 
 def spanned(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:

@@ -46,7 +46,7 @@ def _width(model: Model, options: Options) -> int:
 
 
 def _up_rows(model: Model, options: Options) -> int:
-    return (options.units or model.anatomy.mlp_width) * model.anatomy.width
+    return model.anatomy.mlp_width * model.anatomy.width
 
 
 def _activations(model: Model, options: Options) -> int:

@@ -57,8 +57,13 @@ def living_rows(*kinds: NDArray[Any], name: str) -> tuple[UnitRows, ...]:
 def some_of(rows: UnitRows, which: NDArray[np.int64]) -> UnitRows:
     """Rows of some units alone, by their ascending numbers among `rows`; each keeps its place (`UnitRows.places`)."""
     everywhere = np.arange(len(rows) + len(rows.left_out))
-    parts = (values[which] for values in (rows.unit, rows.rows, rows.scales, rows.lengths))
-    return UnitRows(*parts, left_out=np.setdiff1d(everywhere, rows.places[which]))
+    return UnitRows(
+        rows.unit[which],
+        rows.rows[which],
+        rows.scales[which],
+        rows.lengths[which],
+        np.setdiff1d(everywhere, rows.places[which]),
+    )
 
 
 def zeros_alike(a: UnitRows, b: UnitRows) -> list[int]:

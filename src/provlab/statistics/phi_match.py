@@ -166,7 +166,7 @@ class PhiMatch(Statistic):
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
         "has one direction for both, and the others as chance has it"
     )
-    settings = ("seed", "text_sha256", *PASS, "sampled_tokens", "compared_units")
+    settings: ClassVar[tuple[str, ...]] = ("seed", "text_sha256", *PASS, "sampled_tokens", "compared_units")
     recorded = GateAndUp
     warrant = CALIBRATED
     reads_order = False  # units get random labels
