@@ -18,7 +18,7 @@ from provlab.statistics.base import Model
 # one GPU is assumed to reach these: operations and bytes a second, and seconds for a block of a model at least
 GPU_PRODUCT, GPU_READ, GPU_BLOCK = 1e14, 1.5e12, 1e-4
 EXCHANGE_STEPS, EXCHANGE_SEQUENCES = 1000, 96  # for whose cost a line is given: eight chains of twelve temperatures
-_VOCABULARY = 0.2  # of the time of phi_JSD for as many probabilities: a softmax, and a draw
+_VOCABULARY = 1.0  # times what phi_JSD takes for as many probabilities: a softmax, and a draw
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _LOGITS = 3 * 2**26  # bytes of the copies of logits that are held on a CPU
 _CACHE = {"cpu": 2**30, "cuda": 2**32}  # bytes of keys and values that are held at most
