@@ -32,6 +32,7 @@ import torch
 import transformers
 from synthetic import noisy_copy, synthesise
 
+from provlab import plugins
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning import shapes
 
@@ -45,11 +46,11 @@ from provlab.statistics.text import common, spellings
 common(*(spellings(Checkpoint.open(folder), int(sys.argv[1])) for folder in sys.argv[2:]))"""
 #: by name the words of a command; where the first is "-c", of Python
 WORK = {
-    "compare": ["compare", "{a}", "{b}"],
-    "phi_jsd": ["compare", "{a}", "{b}", "--statistic", "phi_jsd"],
+    "compare": ["compare", "{a}", "{b}", "--text", "{text}"],
+    "phi_jsd": ["compare", "{a}", "{b}", "--statistic", "phi_jsd", "--text", "{text}"],
     "phi_unseen": ["compare", "{a}", "{b}", "--statistic", "phi_unseen"],
     "phi_unseen, half trained": ["compare", "{e}", "{f}", "--statistic", "phi_unseen"],
-    "diff": ["diff", "{a}", "{b}", "--sequences", "200"],
+    "diff": ["diff", "{a}", "{b}", "--sequences", "200", "--text", "{text}"],
     "tree": ["tree", "{a}", "{b}", "{c}", "{d}"],
     "shelf add": ["shelf", "add", "{a}", "--shelf", "{shelf}"],
     "identify": ["identify", "{b}", "--shelf", "{shelf}"],
@@ -135,7 +136,8 @@ def measure(works: list[str], shape: str, blocks: int, vocabulary: int, made_at:
     """Save the models that some of `WORK` need, and run it: by its name, what it cost."""
     measured = {}
     with tempfile.TemporaryDirectory(dir=made_at) as scratch:
-        places = {name: str(Path(scratch) / name) for name in (*SEEDS, "shelf")}
+        places = {name: str(Path(scratch) / name) for name in (*SEEDS, "shelf", "text")}
+        Path(places["text"]).write_text(plugins.default_text() or "", encoding="utf-8")  # made, and cached, only once
         for name in SEEDS:
             if any(f"{{{name}}}" in word for work in works for word in WORK[work]) or (name == "a" and works):
                 folder = Path(places[name])
