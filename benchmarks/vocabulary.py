@@ -12,7 +12,8 @@ three strangers.
 
 ``python benchmarks/vocabulary.py`` prints the table, and keeps finished rows in the file that the page *How it scales*
 shows, `RESULTS`; ``--out`` names another one, ``--work`` and ``--sizes`` some of the table. With ``--shape llama-2-7b``
-the models are two blocks of that shape instead. CPU seconds are those of all threads, whatever else the machine does.
+the models are two blocks of that shape instead, the text is short, and `diff` writes 40 sequences instead of 200. CPU
+seconds are those of all threads, whatever else the machine does.
 """
 
 import argparse
@@ -50,7 +51,7 @@ WORK = {
     "phi_jsd": ["compare", "{a}", "{b}", "--statistic", "phi_jsd", "--text", "{text}"],
     "phi_unseen": ["compare", "{a}", "{b}", "--statistic", "phi_unseen"],
     "phi_unseen, half trained": ["compare", "{e}", "{f}", "--statistic", "phi_unseen"],
-    "diff": ["diff", "{a}", "{b}", "--sequences", "200", "--text", "{text}"],
+    "diff": ["diff", "{a}", "{b}", "--sequences", "{sequences}", "--text", "{text}"],
     "tree": ["tree", "{a}", "{b}", "{c}", "{d}"],
     "shelf add": ["shelf", "add", "{a}", "--shelf", "{shelf}"],
     "identify": ["identify", "{b}", "--shelf", "{shelf}"],
@@ -137,7 +138,8 @@ def measure(works: list[str], shape: str, blocks: int, vocabulary: int, made_at:
     measured = {}
     with tempfile.TemporaryDirectory(dir=made_at) as scratch:
         places = {name: str(Path(scratch) / name) for name in (*SEEDS, "shelf", "text")}
-        Path(places["text"]).write_text(plugins.default_text() or "", encoding="utf-8")  # made, and cached, only once
+        text = plugins.default_text() or ""  # made, and cached, only once
+        Path(places["text"]).write_text(text[:8000] if shape else text, encoding="utf-8")
         for name in SEEDS:
             if any(f"{{{name}}}" in word for work in works for word in WORK[work]) or (name == "a" and works):
                 folder = Path(places[name])
@@ -149,7 +151,8 @@ def measure(works: list[str], shape: str, blocks: int, vocabulary: int, made_at:
         for work in works:
             if work == "identify" and not Path(places["shelf"]).exists():
                 cost([word.format(**places) for word in WORK["shelf add"]], Path(scratch))
-            words = [word.format(**places, vocabulary=vocabulary) for word in WORK[work]]
+            numbers = {"vocabulary": vocabulary, "sequences": 40 if shape else 200}
+            words = [word.format(**places, **numbers) for word in WORK[work]]
             measured[work] = cost(words, Path(scratch))
             print(work, vocabulary, measured[work], file=sys.stderr, flush=True)
     return measured
