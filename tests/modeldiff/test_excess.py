@@ -1,6 +1,7 @@
 """Whether a change is larger than another seed's: against laws that are known, and sizes over many sets of seeds."""
 
 import itertools
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,8 +10,8 @@ import torch
 
 from provlab.errors import InputError
 from provlab.kept import ArrayCache
-from provlab.modeldiff import excess, reading
-from provlab.modeldiff.nll import sequence_nll
+from provlab.modeldiff import excess, nll, reading
+from provlab.modeldiff.nll import SequenceNll, sequence_nll
 from provlab.report.difference import check_limit
 
 LENGTH = 4
@@ -44,6 +45,22 @@ def test_what_is_read_is_the_losses_and_the_divergences_of_the_laws(models, read
     monkeypatch.setattr(models[0].nll, "read", lambda *_, **__: (torch.full((256, LENGTH - 1, 4), torch.nan), None))
     with pytest.raises(Exception, match="NaN or Inf"):
         reading.measure([model.nll for model in models], EVERYTHING)
+
+
+def test_no_laws_are_held_while_the_next_are_made(models, monkeypatch):
+    """Of m models m laws are held at a time, each a number for every token of the vocabulary, and not twice as many."""
+    made, alive, make = [], [], SequenceNll._laws
+
+    def watched(self, *arguments):
+        alive.append(sum(law() is not None for law in made))
+        laws = make(self, *arguments)
+        made.append(weakref.ref(laws))
+        return laws
+
+    monkeypatch.setattr(SequenceNll, "_laws", watched)
+    monkeypatch.setattr(nll, "_TOKENS", 32 * LENGTH)
+    reading.measure([model.nll for model in models], EVERYTHING)
+    assert alive == [0, 1, 2, 3] * (len(EVERYTHING) // 32)
 
 
 @pytest.mark.parametrize("near", [1, 7 * 50, 1 << 16])

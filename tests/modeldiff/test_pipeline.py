@@ -1,6 +1,7 @@
 """The four steps end to end on two tiny models whose whole space can be listed."""
 
 import itertools
+import threading
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from provlab.kept import ArrayCache
 from provlab.modeldiff import held_out, pipeline
 from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.representative import Direction, within
+from provlab.models import local
 
 VOCABULARY, LENGTH = 4, 5
 
@@ -134,3 +136,28 @@ def test_the_rule_for_z_and_its_pieces(models, kept):
         pool.range_of(*models, LENGTH, (0.5, 0.05))
     with pytest.raises(InputError, match="too few for pieces of 400"):
         held_out.pieces(text, 400, 2)
+
+
+def test_files_are_hashed_while_models_are_loaded(gpt2, tmp_path, monkeypatch):
+    """Two models of 13 GB are hashed for half a minute, and what is drawn depends on the hashes."""
+    folders = [str(tmp_path / name) for name in "ab"]
+    for seed, folder in enumerate(folders, 1):
+        gpt2(seed).save_pretrained(folder)
+    begun, load = threading.Event(), pipeline.sequence_nll
+    hashes, file_hash = [], local.remembered_sha256
+
+    def hashed(path):
+        begun.set()
+        hashes.append(path)
+        return file_hash(path)
+
+    def loaded(*arguments, **settings):
+        assert begun.wait(20)
+        return load(*arguments, **settings)
+
+    monkeypatch.setattr(local, "remembered_sha256", hashed)
+    monkeypatch.setattr(pipeline, "sequence_nll", loaded)
+    models = pipeline.open_models(folders)
+    n = len(hashes)
+    assert len({model.key["model"] for model in models.values()}) == 2
+    assert len(hashes) == n

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from provlab.models.room import Room
+from provlab.models.room import Room, stacked
 
 
 def filled(in_memory):
@@ -56,3 +56,11 @@ def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path, monkeypatc
     with pytest.raises(OSError, match="No space left"):
         Room([(5, 7)], in_memory=0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("limit", [10**6, 0])
+def test_parts_are_stacked(limit):
+    expected = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    array = stacked((expected[start : start + 3] for start in (0, 3, 6)), 7, limit)
+    assert np.array_equal(array, expected)
+    assert isinstance(array, np.memmap) == (limit == 0)

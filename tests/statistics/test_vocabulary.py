@@ -3,13 +3,14 @@
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
-from provlab.statistics import get
+from provlab.statistics import get, text
 from provlab.statistics.base import Model, Options
 from provlab.statistics.text import common_strings, spellings
 
@@ -130,6 +131,24 @@ def test_what_has_no_string_is_like_nothing(models):
     assert (spelt[: len(checkpoint.vocabulary())] >= 0).all()
     assert len(set(spelt)) == SIZE + 5
     assert (spelt[len(checkpoint.vocabulary()) :] < 0).all()
+
+
+def test_models_of_one_tokenizer_are_spelt_once(models, disguised, monkeypatch):
+    """At 262,144 tokens that takes four seconds, for each statistic that pairs tokens and each model of a study."""
+    made, spelt = [], text._spelt
+    monkeypatch.setattr(text, "_SPELT", {})
+    monkeypatch.setattr(text, "_spelt", lambda checkpoint, size: made.append(size) or spelt(checkpoint, size))
+    one, two, other = (Checkpoint.open(x) for x in (models["base"], models["tuned"], disguised["permuted"]))
+    assert np.array_equal(spellings(one, SIZE), spellings(two, SIZE))
+    assert made == [SIZE]
+    assert not np.array_equal(spellings(one, SIZE), spellings(other, SIZE))
+    spellings(one, SIZE + 1)
+    assert made == [SIZE, SIZE, SIZE + 1]
+    with pytest.raises(ValueError, match="read-only"):
+        spellings(one, SIZE)[0] = 1
+    for size in range(20):
+        spellings(two, size)
+    assert len(text._SPELT) == text._KEPT
 
 
 def test_records_name_the_strings_by_their_hash():

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 # Fixed, and not what happens to be free, so that a seed gives the same draws again.
 _LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
 _JUDGED = {"cpu": 1 << 22, "cuda": 1 << 28}  # where sequences are judged: on a CPU so many stay near the caches
-_CACHE = {"cpu": 1 << 30, "cuda": 1 << 32}  # and so many bytes of keys and values
+_CACHE = {"cpu": 1 << 30, "cuda": 1 << 33}  # and so many bytes of keys and values
+_NEAR = 1 << 20  # numbers that are copied once more
 _TOKENS, _FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer are slower than reading the weights
 
 
@@ -295,9 +296,8 @@ class SequenceNll:
         some = {"logits_to_keep": last} if few and self._last else {}
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)
-            log_probs = self._laws(batch, last if few else None, some)
             self.evaluations += len(batch)
-            yield batch, log_probs
+            yield batch, self._laws(batch, last if few else None, some)  # under no name here, so that it can be let go
 
     @torch.inference_mode()
     def _laws(self, batch: torch.Tensor, last: int | None, some: dict[str, Any]) -> torch.Tensor:
@@ -307,7 +307,15 @@ class SequenceNll:
         if batch.shape[1] > 1:  # the last position predicts a token that is not there
             read = self.read(batch[:, :-1], past_key_values=past, use_cache=past is not None, **some)[0]
             answered.append(read[:, -last:] if last else read)
-        return torch.log_softmax(torch.cat(answered, dim=1) if len(answered) > 1 else answered[0], dim=-1)
+        if len(answered) == 1:
+            return torch.log_softmax(answered[0], dim=-1)
+        start, others = answered
+        laws = others.new_empty(len(batch), 1 + others.shape[1], self.vocabulary)
+        laws[:, :1] = torch.log_softmax(start[:1], dim=-1)  # the same before every sequence
+        few = max(1, _NEAR // others[0].numel())
+        for own, law in zip(others.split(few), laws.split(few), strict=True):  # in place of another copy of all
+            law[:, 1:] = torch.log_softmax(own, dim=-1)
+        return laws
 
     def checked(self, tokens: Tokens, *, shortest: int) -> torch.Tensor:
         array = np.asarray(tokens)

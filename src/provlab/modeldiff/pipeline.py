@@ -6,6 +6,7 @@ was stopped goes on where it was and a second run reads. Draws of one model serv
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -131,15 +132,20 @@ def open_models(
     starts = [opening(checkpoint) if opening and shared.named else [] for checkpoint in checkpoints.values()]
     if not all(starts):
         starts = [[] for _ in starts]
-    return {
-        source: SequenceModel(
-            source,
-            checkpoint,
-            sequence_nll(checkpoint, ids=ids, start=start, device=device, dtype=dtype),
-            progress,
-        )
-        for (source, checkpoint), ids, start in zip(checkpoints.items(), shared.ids, starts, strict=True)
-    }
+    with ThreadPoolExecutor() as pool:  # seeds and kept draws need the hashes: large files are hashed while others load
+        hashed = [pool.submit(lambda one=one: one.digest) for one in checkpoints.values()]
+        opened = {
+            source: SequenceModel(
+                source,
+                checkpoint,
+                sequence_nll(checkpoint, ids=ids, start=start, device=device, dtype=dtype),
+                progress,
+            )
+            for (source, checkpoint), ids, start in zip(checkpoints.items(), shared.ids, starts, strict=True)
+        }
+        for done in hashed:
+            done.result()
+    return opened
 
 
 @dataclass(frozen=True)

@@ -93,17 +93,18 @@ def measure(readers: Sequence[SequenceNll], tokens: NDArray[np.int64]) -> Arrays
     loss, divergence = np.empty((m, *shape), np.float32), np.zeros((m, m, *shape), np.float32)
     done = 0
     with torch.inference_mode():
-        for answers in zip(*(reader.laws(ids) for reader in readers), strict=True):
-            batch = answers[0][0]
-            laws = [law.to(answers[0][1].device) for _, law in answers]  # (rows, predictions, vocabulary) each
+        every = [reader.laws(ids) for reader in readers]
+        for batch, law in every[0]:
+            laws = [law, *(next(others)[1].to(law.device) for others in every[1:])]  # (rows, predictions, vocabulary)
             rows = slice(done, done + len(batch))
             predicted = batch[:, -shape[1] :, None]
-            for k, law in enumerate(laws):
-                loss[k, rows] = -law.gather(2, predicted).squeeze(2).cpu().numpy()
+            for k, own in enumerate(laws):
+                loss[k, rows] = -own.gather(2, predicted).squeeze(2).cpu().numpy()
             for i, j in itertools.combinations(range(m), 2):
                 both = divergences(laws[i], laws[j]).cpu().numpy()  # (2, rows, predictions)
                 divergence[i, j, rows], divergence[j, i, rows] = both
             done += len(batch)
+            del law, own, laws  # large, and not to be held while the next are made
     for reader, losses in zip(readers, loss, strict=True):
         reader.refuse_non_finite(losses)
     if not np.isfinite(divergence).all():

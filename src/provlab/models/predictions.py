@@ -16,6 +16,8 @@ from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_LOGITS = 1 << 25  # at a time, so that a large vocabulary takes no more memory than a small one
+
 
 def next_token_log_probs(
     model: "Checkpoint | PreTrainedModel",
@@ -38,13 +40,14 @@ def next_token_log_probs(
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = checked_tokens(tokens, anatomy, BATCH)
-    yield from _log_probs(model, network_of(model, device, dtype), ids)
+    at_once = max(1, min(BATCH, _LOGITS // (ids.shape[1] * anatomy.vocab_size)))
+    yield from _log_probs(model, network_of(model, device, dtype), ids, at_once)
 
 
 def _log_probs(
-    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", ids: torch.Tensor
+    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", ids: torch.Tensor, at_once: int = BATCH
 ) -> Iterator[NDArray[np.float32]]:
-    for batch in ids.split(BATCH):
+    for batch in ids.split(at_once):
         with torch.inference_mode():
             logits = run(network, batch, network).logits.to("cpu", torch.float32)
             if not all_finite(logits):

@@ -1,13 +1,13 @@
 """Room for large arrays: memory while they are small, files beyond that, and one way back from files.
 
 A file is a ``.npy`` named after its array, and a folder holds the arrays of one thing. Files are mapped, not read: an
-array costs what is looked at, and any process may have it. `Room` takes arrays that are made piece by piece and `keep`
-whole ones, both in temporary files; `save` writes a folder that stays.
+array costs what is looked at, and any process may have it. `Room` and `stacked` take arrays that are made piece by
+piece, by columns or by rows, in temporary files; `save` writes a folder that stays.
 """
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -70,21 +70,30 @@ class Room:
         target = self._mapped(which, "r+") if self._files else self._arrays[which]
         target[:, start : start + columns.shape[1]] = columns
 
+    def write_rows(self, which: int, start: int, rows: Array) -> None:
+        """Put ``(n, columns)`` values into the rows from `start` on of one matrix."""
+        target = self._mapped(which, "r+") if self._files else self._arrays[which]
+        target[start : start + len(rows)] = rows
+
     def arrays(self) -> list[Array]:
         """Return the matrices: plain arrays, or read-only maps."""
         return [self._mapped(which, "r") for which in range(len(self._files))] or self._arrays
 
 
-def keep(array: Array, limit: int | None = None) -> Array:
-    """Return a matrix as it is, or as a read-only map of a temporary file if it passes `limit` bytes.
+def stacked(parts: Iterable[Array], rows: int, limit: int | None = None) -> Array:
+    """Return parts ``(n, columns)`` as one matrix of `rows` rows, with no more than one part beside it.
 
-    The file vanishes with the array, at the latest when the process ends. An array that is made piece by piece is
-    written into a `Room` from the start, as activations are.
+    Where it passes `limit` bytes it is a read-only map of a temporary file, which vanishes with the array, at the
+    latest when the process ends.
     """
-    if array.nbytes <= (IN_MEMORY if limit is None else limit):
-        return array
-    room = Room([(array.shape[0], array.shape[1])], in_memory=0)
-    room.write(0, 0, array)
+    room, done = None, 0
+    for part in parts:
+        if room is None:
+            room = Room([(rows, part.shape[1])], in_memory=limit)
+        room.write_rows(0, done, part)
+        done += len(part)
+    assert room is not None
+    assert done == rows
     return room.arrays()[0]
 
 

@@ -18,10 +18,11 @@ from provlab.statistics.base import Model
 # one GPU is assumed to reach these: operations and bytes a second, and seconds for a block of a model at least
 GPU_PRODUCT, GPU_READ, GPU_BLOCK = 1e14, 1.5e12, 1e-4
 EXCHANGE_STEPS, EXCHANGE_SEQUENCES = 1000, 96  # for whose cost a line is given: eight chains of twelve temperatures
-_VOCABULARY = 0.2  # of the time of phi_JSD for as many probabilities: a softmax, and a draw
+_VOCABULARY = 1.0  # times what phi_JSD takes for as many probabilities: a softmax, and a draw
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _LOGITS = 3 * 2**26  # bytes of the copies of logits that are held on a CPU
-_CACHE = {"cpu": 2**30, "cuda": 2**32}  # bytes of keys and values that are held at most
+_CACHE = {"cpu": 2**30, "cuda": 2**33}  # bytes of keys and values that are held at most
+_AT_ONCE = 2048  # sequences that a GPU writes side by side at most
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 
 
@@ -102,7 +103,7 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
 
     # in half of the steps the present sequence is judged and a new one written, in the others a token is redrawn
     exchanged = 2 * EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read
-    steps = math.ceil(n / min(chain, max(1, _CACHE["cuda"] // each))) * read  # of writing
+    steps = math.ceil(n / min(n, _AT_ONCE, max(1, _CACHE["cuda"] // each))) * read  # of writing
     at_gpu = tokens * operations / GPU_PRODUCT + steps * (weights / GPU_READ + anatomy.n_blocks * GPU_BLOCK)
     return Work(
         sum(sizes.values()), written, judged, tokens, operations, weights, held, seconds(tokens), at_gpu,

@@ -20,6 +20,8 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.statistics.base import Model, Options, Statistic, require_positions
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
+_KEPT = 8  # tokenizers whose `spellings` are kept, some MB each
+_SPELT: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
 
 def cut(checkpoint: Checkpoint, options: Options) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -165,9 +167,23 @@ def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
     Returns
     -------
     array
-        ``(size,)`` int64: a hash of what each id decodes to, at least 0, or of its string where that is no text of its
-        own (a part of a character); of an id that the tokenizer has not, a negative number of its own.
+        ``(size,)`` int64, read-only: a hash of what each id decodes to, at least 0, or of its string where that is no
+        text of its own (a part of a character); of an id that the tokenizer has not, a negative number of its own.
     """
+    # by the files, and by what decides the tokenizer's class where they do not: models of a study mostly share one
+    kinds = (repr(checkpoint.config.get(name)) for name in ("model_type", "architectures"))
+    key = checkpoint.tokenizer_digest, size, *kinds
+    if key not in _SPELT:
+        codes = _spelt(checkpoint, size)
+        codes.flags.writeable = False
+        while len(_SPELT) >= _KEPT:
+            del _SPELT[next(iter(_SPELT))]
+        _SPELT[key] = codes
+    return _SPELT[key]
+
+
+def _spelt(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
+    """`spellings`, which at a vocabulary of 262,144 take seconds."""
     codes = -1 - np.arange(size, dtype=np.int64)
     if (table := checkpoint.vocabulary()) is None:
         return codes

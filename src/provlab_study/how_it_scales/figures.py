@@ -18,6 +18,10 @@ from provlab_study.shared.calibration.bands import size_interval
 # name of a way -> the column of its CPU seconds, colour, marker and line
 WAYS = {"provlab": ("ours", "#009E73", "o", "-"), "reference": ("reference", style.MUTED, "s", "--")}
 # what time goes to: a colour and a hatch each
+SMALL = "64 wide, 2 blocks"  # models of the table by vocabulary
+SHAPE, DEPTH = "llama-2-7b", 32  # of whose blocks one and two were measured
+_ON_GPU = "goals.py --device cuda --dtype bfloat16 --shape llama-2-7b --work "
+_NOT_RUN = "not run here"
 _PARTS = {"read": ("#56B4E9", "///"), "multiply": ("#E69F00", ""), "assign": ("#009E73", "...")}
 
 
@@ -220,3 +224,114 @@ def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> Fram
         for check in checks
     ]
     return table(pd.DataFrame(rows), caption=caption)
+
+
+def vocabulary_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
+    """What commands take by vocabulary, measured beside the page (`benchmarks/vocabulary.py`).
+
+    Parameters
+    ----------
+    rows
+        Columns as that script writes them.
+    """
+    rows = rows[rows["shape"] == SMALL]
+    spent = rows.assign(both=rows["cpu"].map("{:,.1f} s, ".format) + rows["memory"].map("{:,.0f} MB".format))
+    frame = spent.pivot(index="work", columns="vocabulary", values="both").loc[rows["work"].unique()]
+    frame.columns = [f"{n:,} tokens" for n in frame.columns]
+    frame["growth"] = growths(rows)
+    return table(frame.rename_axis("command").reset_index(), caption=caption)
+
+
+def growths(rows: pd.DataFrame) -> "pd.Series[float]":
+    """By command, CPU seconds of a token more at the largest vocabulary, over those at the second smallest.
+
+    1 where the time grows as the vocabulary does, below it where it grows slower.
+    """
+    seconds = rows.pivot(index="work", columns="vocabulary", values="cpu")
+    least, second, *_, most = seconds.columns
+    early, late = (
+        (seconds[size] - seconds[start]) / (size - start) for start, size in ((least, second), (second, most))
+    )
+    return late / early
+
+
+def whole_from_blocks(rows: pd.DataFrame, work: str, depth: int) -> tuple[float, float]:
+    """CPU seconds and MB of a command at full depth, on a straight line through those of one block and of two.
+
+    Parameters
+    ----------
+    rows
+        As `vocabulary_table` takes them.
+    work
+        Its name in them.
+    depth
+        Blocks of the whole model.
+    """
+    spent = rows[rows["work"] == work].set_index("shape")[["cpu", "memory"]]
+    one, two = (spent.loc[f"{SHAPE}, {n} blocks"] for n in (1, 2))
+    whole = one + (depth - 1) * (two - one)
+    return float(whole["cpu"]), float(whole["memory"])
+
+
+def shape_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
+    """What commands take of some blocks of a true shape, and of all of them by extrapolation."""
+    rows = rows[rows["shape"].str.startswith(SHAPE)]
+    columns = {
+        "command": rows["work"],
+        "of the blocks": rows["shape"].str.extract(r", (\d+) blocks")[0] + f" of {DEPTH}",
+        "CPU s": rows["cpu"].map("{:,.0f}".format),
+        "peak MB": rows["memory"].map("{:,.0f}".format),
+        "measured": rows["date"] + ", " + rows["commit"],
+    }
+    seconds, megabytes = whole_from_blocks(rows, "compare", DEPTH)
+    whole = ["compare", f"all {DEPTH}, extrapolated", f"{seconds:,.0f}", f"{megabytes:,.0f}", ""]
+    frame = pd.DataFrame(columns)
+    return table(pd.concat([frame, pd.DataFrame([whole], columns=frame.columns)], ignore_index=True), caption=caption)
+
+
+def goals_table(goals: pd.DataFrame, vocabulary: pd.DataFrame, *, caption: str) -> FrameTable:
+    """What we want a study of real models to take, what was measured, and the command that measures it.
+
+    Parameters
+    ----------
+    goals
+        Rows of `benchmarks/goals.py`.
+    vocabulary
+        Rows of `benchmarks/vocabulary.py`.
+    """
+    last = goals.drop_duplicates(["work", "shape", "device"], keep="last").set_index(["shape", "device", "work"])
+
+    def when(row: "pd.Series[Any]") -> str:
+        return f"{row['date']}, {row['commit']}"
+
+    def on_gpu(*works: str) -> tuple[str, str]:
+        if any((SHAPE, "cuda", work) not in last.index for work in works):
+            return _NOT_RUN, ""
+        rows = [last.loc[SHAPE, "cuda", work] for work in works]
+        return ", ".join(
+            f"{row['seconds']:,.0f} s, {row['host'] / 1e3:,.0f} GB, {float(row['on_device']) / 1e3:,.0f} GB on it"
+            for row in rows
+        ), f"{when(rows[0])}, {rows[0]['machine']}"
+
+    seconds, megabytes = whole_from_blocks(vocabulary, "compare", DEPTH)
+    of_shape = vocabulary[vocabulary["shape"].str.startswith(SHAPE)].iloc[-1]
+    tiny, light, zoo = (
+        last.loc[key] for key in (("tiny", "cpu", "pair"), ("tiny", "cpu", "phi_u"), ("zoo", "cpu", "all"))
+    )
+    small = vocabulary[vocabulary["shape"] == SMALL]
+    steepest = growths(small)
+    rows = [
+        ("default tests, a pair of 7B, one GPU", "90 s, 16 GB, 40 GB on it", *on_gpu("pair"), f"{_ON_GPU}pair"),
+        ("phi_U, phi_H, phi_MATCH of 210 such pairs, one GPU", "60 min", *on_gpu("study"), f"{_ON_GPU}study"),
+        ("diff of such a pair, 200 and 2,000 sequences", "like times", *on_gpu("diff", "diff, ten times"),
+         f'{_ON_GPU}diff "diff, ten times"'),
+        ("default tests, a pair of 7B, no GPU", "30 min, 8 GB",
+         f"{seconds / 60:,.0f} CPU min, {megabytes / 1e3:,.0f} GB, extrapolated from 1 and 2 of {DEPTH} blocks",
+         when(of_shape), f"vocabulary.py --shape {SHAPE} --work compare"),
+        ("default tests, two tiny folders", "6 CPU s", f"{tiny['cpu']:.1f} CPU s", when(tiny), "goals.py --work pair"),
+        ("phi_U alone, two tiny folders", "2 CPU s", f"{light['cpu']:.1f} CPU s", when(light), "goals.py --work phi_u"),
+        ("what grows with the vocabulary", "linear: 1",
+         f"{steepest.min():.2f} to {steepest.max():.2f}", when(small.iloc[-1]), "vocabulary.py"),
+        ("the zoo's study from nothing", "45 min", f"{zoo['seconds'] / 60:.0f} min", when(zoo), "make reproduce"),
+    ]  # fmt: skip
+    return table(pd.DataFrame(rows, columns=["work", "goal", "here", "measured", "command"]), caption=caption)

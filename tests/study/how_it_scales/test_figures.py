@@ -3,8 +3,19 @@
 from importlib import resources
 
 import pandas as pd
+import pytest
 
-from provlab_study.how_it_scales.figures import bills, growth, whole_table
+from provlab_study.how_it_scales.figures import (
+    SMALL,
+    bills,
+    goals_table,
+    growth,
+    growths,
+    shape_table,
+    vocabulary_table,
+    whole_from_blocks,
+    whole_table,
+)
 
 TIMES = pd.DataFrame(
     {"kind": kind, "rows": n, "ours": n**2 / 1e6, "reference": 20 * n**2 / 1e6}
@@ -12,6 +23,79 @@ TIMES = pd.DataFrame(
     for n in (256, 512, 1024)
 )
 EXPONENTS = {(kind, way): 2.0 for kind in ("independent", "noisy copy") for way in ("provlab", "reference")}
+
+
+ABOUT = {"status": 0, "commit": "abc1234", "date": "2026-11-27", "machine": "x86_64, 2 cores"}
+
+
+def of_vocabulary(exponent=1.0):
+    """Rows of `benchmarks/vocabulary.py`: five seconds and so many more; two shapes of one block and of two."""
+    rows = [
+        {
+            "work": work,
+            "shape": SMALL,
+            "vocabulary": n,
+            "cpu": 5 + 10 * (n / 32_000) ** exponent,
+            "memory": 500 + n / 100,
+        }
+        for work in ("compare", "diff")
+        for n in (512, 32_000, 128_256, 262_144)
+    ]
+    rows += [
+        {
+            "work": "compare",
+            "shape": f"llama-2-7b, {n} blocks",
+            "vocabulary": 32_000,
+            "cpu": 40 + 60 * n,
+            "memory": 800 * n,
+        }
+        for n in (2, 1)
+    ]
+    return pd.DataFrame(rows).assign(**ABOUT)
+
+
+def of_goals(*devices):
+    keys = [("pair", "tiny", "cpu"), ("phi_u", "tiny", "cpu"), ("all", "zoo", "cpu")]
+    keys += [(work, "llama-2-7b", "cuda") for work in devices]
+    frame = pd.DataFrame(keys, columns=["work", "shape", "device"]).assign(**ABOUT, cpu=7.0, seconds=3060.0, host=9000)
+    return frame.assign(on_device=frame["device"].map({"cpu": None, "cuda": 40_000}))
+
+
+def test_growth_is_one_where_time_grows_as_the_vocabulary_does_and_more_where_it_grows_faster():
+    assert growths(of_vocabulary()[:8])["compare"] == pytest.approx(1.0)
+    assert growths(of_vocabulary(2.0)[:8])["compare"] > 5
+    assert "1.00" in vocabulary_table(of_vocabulary(), caption="")._repr_html_()
+
+
+def test_a_whole_model_lies_on_the_line_through_one_block_and_two():
+    assert whole_from_blocks(of_vocabulary(), "compare", 32) == (40 + 60 * 32, 800 * 32)
+    assert "all 32, extrapolated" in shape_table(of_vocabulary(), caption="").frame.to_string()
+
+
+def test_a_goal_that_nobody_measured_says_so_beside_its_command():
+    shown = goals_table(of_goals(), of_vocabulary(), caption="").frame.set_index("work")
+    assert len(shown) <= 8
+    unmeasured = shown[shown["here"] == "not run here"]
+    assert len(unmeasured) == 3
+    assert unmeasured["command"].str.contains("--device cuda").all()
+    assert (unmeasured["measured"] == "").all()
+    assert "extrapolated" in shown.loc["default tests, a pair of 7B, no GPU", "here"]
+    measured = goals_table(of_goals("pair", "study"), of_vocabulary(), caption="").frame.set_index("work")
+    assert "3,060 s, 9 GB, 40 GB on it" in measured.loc["default tests, a pair of 7B, one GPU", "here"]
+    assert (measured["here"] == "not run here").sum() == 1
+
+
+def test_what_was_measured_beside_the_page_names_its_commit():
+    folder = resources.files("provlab_study.how_it_scales")
+    for name in ("goals.csv", "vocabulary.csv"):
+        rows = pd.read_csv(folder / name)
+        assert not rows["commit"].str.contains("dirty").any()
+        assert (rows["status"] == 0).all()
+        assert rows[["date", "machine", "commit"]].notna().all(axis=None)
+    assert (
+        growths(rows[rows["shape"] == SMALL]) < 1.5
+    ).all()  # nothing faster than linear, give or take a shared machine
+    goals_table(pd.read_csv(folder / "goals.csv"), rows, caption="")
 
 
 def test_growth_says_the_ratio_at_the_largest_size():

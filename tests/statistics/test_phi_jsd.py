@@ -1,0 +1,59 @@
+"""phi_JSD: a definition's value at any chunking, no copy in double precision of all laws, and laws far from uniform."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import jensenshannon
+
+from provlab.models import predictions
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.predictions import next_token_log_probs
+from provlab.statistics import phi_jsd
+from provlab.statistics.phi_jsd import jensen_shannon
+
+
+def laws(n, vocabulary, spread=3.0, seed=0):
+    """Natural logarithms of `n` distributions, float32."""
+    logits = np.random.default_rng(seed).normal(size=(n, vocabulary)) * spread
+    return (logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.mark.parametrize("vocabulary", [7, 1000])
+def test_value_is_that_of_the_definition_whatever_is_taken_at_once(vocabulary, monkeypatch):
+    p, q = laws(5, vocabulary), laws(5, vocabulary, seed=1)
+    expected = [jensenshannon(*np.exp([a, b], dtype=np.float64)) ** 2 for a, b in zip(p, q, strict=True)]
+    np.testing.assert_allclose(jensen_shannon(p, q), expected, rtol=1e-5)  # scipy takes their float32 sums to 1
+    whole = jensen_shannon(p, q)
+    monkeypatch.setattr(phi_jsd, "_AT_ONCE", 1)
+    assert np.array_equal(jensen_shannon(p, q), whole)
+
+
+def test_tokens_that_are_all_but_impossible_add_nothing():
+    """Where both models give a token less than the smallest double, it has no logarithm, and must not make NaN."""
+    p = np.array([[0.0, -800.0, -np.inf], [0.0, -800.0, -900.0]], np.float32)
+    q = np.array([[0.0, -790.0, -800.0], [-800.0, 0.0, -900.0]], np.float32)
+    p[0, 2] = -900.0
+    np.testing.assert_allclose(jensen_shannon(p, q), [0, np.log(2)], atol=1e-12)
+    some = np.array([1, 2])
+    np.testing.assert_allclose(jensen_shannon(p, q, (some, some))[1], 0, atol=1e-12)
+
+
+def test_a_large_vocabulary_makes_no_copy_of_all_laws():
+    """Two models' laws are 32 MB; what is held beside them is what a few laws take in double precision."""
+    p, q = laws(64, 2**16), laws(64, 2**16, seed=1)
+    tracemalloc.start()
+    jensen_shannon(p, q)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < p.nbytes / 2
+
+
+def test_few_sequences_are_run_at_once_where_the_vocabulary_is_large(tiny, monkeypatch):
+    checkpoint = Checkpoint.open(tiny("llama"))
+    tokens = np.random.default_rng(0).integers(0, 16, size=(6, 4))
+    whole = list(next_token_log_probs(checkpoint, tokens))
+    monkeypatch.setattr(predictions, "_LOGITS", 2 * whole[0].size // 6)
+    parts = list(next_token_log_probs(checkpoint, tokens))
+    assert (len(whole), len(parts)) == (1, 3)
+    np.testing.assert_allclose(np.concatenate(parts), whole[0], atol=1e-5)
