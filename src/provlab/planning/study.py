@@ -26,12 +26,8 @@ from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
-<<<<<<< HEAD
 from provlab.statistics import hashes_nothing
-from provlab.statistics.base import Model, Options, tensor_bytes, tensor_names
-=======
 from provlab.statistics.base import Model, Options, tensor_bytes
->>>>>>> s2
 
 Pair = tuple[str, str]
 _LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
