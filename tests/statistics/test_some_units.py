@@ -22,7 +22,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import match, unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.planning.rates import PowerLaw, Rates
+from provlab.planning.rates import PowerLaw, measure_rates
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
 from provlab.report.study_report import StudyReport
@@ -129,7 +129,7 @@ def test_what_is_planned_is_what_is_read(models):
 @pytest.mark.parametrize("name", ["phi_u", "phi_h", "phi_match", "phi_match_unsigned"])
 def test_a_product_is_planned_at_its_share(name):
     models, law = shapes_of(["shape:llama-2-7b*2"]).models, PowerLaw(1, 1.0, 1.0)
-    rates = Rates(1e9, 1, 1e9, 1e9, 1e9, 0, 1e9, 1e9, law, law, 1)
+    rates = replace(measure_rates(), call=0, easy=law, hard=law)
     whole, some = (estimate(models, [name], Options(units=m), rates, blocks=[0]) for m in (None, 688))
     assert whole.products == pytest.approx(16 * some.products)  # 16 * 688 = 11,008
     assert whole.assignments[0] == pytest.approx(4 * some.assignments[0])  # it grows with the root of the table here
