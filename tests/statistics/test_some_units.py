@@ -5,6 +5,7 @@ law of rejections. Constructions are those of who would frame or hide a model, a
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
