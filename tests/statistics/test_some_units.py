@@ -5,6 +5,7 @@ law of rejections. Constructions are those of who would frame or hide a model, a
 """
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from provlab.inference import pvalues
 from provlab.inference.matching import match, unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.planning.rates import PowerLaw, Rates
+from provlab.planning.rates import PowerLaw, measure_rates
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
 from provlab.report.study_report import StudyReport
@@ -129,10 +130,7 @@ def test_what_is_planned_is_what_is_read(models):
 @pytest.mark.parametrize("name", ["phi_u", "phi_h", "phi_match", "phi_match_unsigned"])
 def test_a_product_is_planned_at_its_share(name):
     models, law = shapes_of(["shape:llama-2-7b*2"]).models, PowerLaw(1, 1.0, 1.0)
-    speeds = dict.fromkeys(
-        ("product", "prepared", "read", "hashed", "turned", "ordered", "lengths", "near", "permuted", "divergence"), 1e9
-    )
-    rates = Rates(**speeds, threads=1, call=0, easy=law, hard=law, cores=1)
+    rates = replace(measure_rates(), call=0, easy=law, hard=law)
     whole, some = (estimate(models, [name], Options(units=m), rates, blocks=[0]) for m in (None, 688))
     assert whole.products == pytest.approx(16 * some.products)  # 16 * 688 = 11,008
     assert whole.assignments[0] == pytest.approx(4 * some.assignments[0])  # it grows with the root of the table here
@@ -301,6 +299,21 @@ def test_without_units_what_is_written_counts_as_it_is():
     alike = np.full(200, 1 / 2000)  # 200 of 2,000 like units agree, of 400 that were drawn: 50% of what is drawn
     assert PhiMatch()._counted(alike, 5.0, 400) == pytest.approx(200 * 0.05 / 100)  # capped, and enough
     assert PhiMatch()._counted(alike, 5.0, 400) >= PhiMatch.WRITTEN
+
+
+@pytest.mark.parametrize("heavy", [0.0, 1.5])
+def test_at_full_size_the_bar_is_no_lower_for_copies_and_no_bar_for_kin(heavy):
+    """Of 11,008 units 1,024 are matched: 2,200 copies that write 4% never pass, and half of a copy's own units do."""
+    rng, h, m = np.random.default_rng(0), 11_008, 1024
+
+    def counted(n, share):
+        written = np.zeros(h)
+        written[:n] = rng.lognormal(sigma=heavy, size=n)
+        some = rng.choice(share * written / written.sum(), m, replace=False)
+        return PhiMatch()._counted(some[some > 0], h / m, m)
+
+    assert max(counted(2200, 0.04) for _ in range(200)) < PhiMatch.WRITTEN
+    assert min(counted(h // 2, 0.5) for _ in range(200)) >= PhiMatch.WRITTEN
 
 
 def test_units_that_were_spread_are_missed_by_few_as_by_all_and_it_is_said():
