@@ -45,7 +45,7 @@ from provlab.models.counting import counting
 from provlab.models.weights import WeightFiles
 from provlab.planning import shapes
 from provlab.planning.rates import measure_rates
-from provlab.planning.study import Estimate, estimate
+from provlab.planning.study import Estimate, estimate, plan
 from provlab.statistics import order
 from provlab.statistics.base import Options
 
@@ -179,13 +179,13 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False) 
 
 def peak(sources: Sequence[str], name: str) -> dict[str, float]:
     """Peak of resident memory of one statistic on a pair, above what the libraries take, and the plan's."""
+    with tempfile.TemporaryDirectory(prefix="provlab-warm-") as scratch:
+        small = open_models(make_pair("tiny", 1, Path(scratch)))  # with these all libraries are loaded
+        settings = with_common_vocabulary(Options(text=_TEXT), small.models, [name])
+        run_pairs(small, [name], settings, progress=False)
     opened = open_models(list(sources))
     options = with_common_vocabulary(Options(text=_TEXT), opened.models, [name])
-    rates = measure_rates()  # which loads the libraries
-    whole = estimate(opened.models, [name], options, rates).plan
-    if whole.passes:
-        import transformers  # noqa: F401 - its own memory is none of the study's
-
+    whole = plan(opened.models, [name], options)
     _, cost = measure(lambda: run_pairs(opened, [name], options, progress=False))
     return {"planned": whole.largest + whole.waiting, "actual": cost.memory}
 
