@@ -1,15 +1,15 @@
 """Plan against actual: a study of two synthetic models, each line of `provlab plan` beside what the run took.
 
-The pair has the true shapes and few blocks: a model of random weights and a noisy copy of it. The default statistics,
-or those that are named, run on it in this process while functions of the library are timed one by one, each without
+The pair has the true shapes and few blocks: two models of random weights, strangers. The default statistics, or those
+that are named, run on it in this process while functions of the library are timed one by one, each without
 those that it calls. The rates of the machine are measured just before, so a plan that is off shows a wrong law and not
 another machine. Seconds are of the processor, all threads of the process together; run it with ``OMP_NUM_THREADS=1``,
 where these are also the seconds by the clock of a free machine. The files lie in the system's cache, which
 the plan takes into account. ``--apart`` reads for each statistic by itself, as a study did before tensors were held.
 
 Ratios hold what a plan cannot know: lines below `NOISE` seconds are not judged, neither is memory below the
-libraries' own; and random weights are no trained ones: all their tokens are untrained, and a noisy copy is matched
-quicker than a stranger.
+libraries' own; and random weights are no trained ones: all their tokens are untrained. Copies are matched quicker than
+strangers, with fewer products.
 
 ``python benchmarks/planned.py llama-2-7b --blocks 2``; without a shape a small one. ``--memory`` measures instead, in a
 process for each, the peak of one statistic of each kind against the plan's.
@@ -39,13 +39,13 @@ from provlab.engine import pairs
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.inference import matching
 from provlab.inference.matching import cosine
-from provlab.models import canonical, loading, local, running
+from provlab.models import canonical, checkpoint, loading, local, running
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.models.weights import WeightFiles
 from provlab.planning import shapes
 from provlab.planning.rates import measure_rates
-from provlab.planning.study import Estimate, estimate
+from provlab.planning.study import Estimate, estimate, plan
 from provlab.statistics import order
 from provlab.statistics.base import Options
 
@@ -95,7 +95,7 @@ class Stopwatch:
 def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
     """Time the functions behind each line, wherever a module of the library has them."""
     functions = {
-        local.sha256_file: "hash",
+        checkpoint._hashes: "hash",  # in threads, for which it waits
         cosine.unit_rows: "read",
         loading.load_model: "load models",
         running.run: "run models",
@@ -141,7 +141,7 @@ def make_pair(shape: str, blocks: int | None, folder: Path) -> list[str]:
     if not first.exists():
         synthetic.synthesise(config, first, seed=0)
     if not second.exists():
-        synthetic.noisy_copy(Checkpoint.open(first), second, noise=0.5, seed=1)
+        synthetic.synthesise(config, second, seed=1)
     return [str(first), str(second)]
 
 
@@ -149,6 +149,9 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False) 
     """Plan and run the statistics on a pair; plan and actual by line, in seconds, and bytes."""
     options = Options(text=_TEXT)
     matching.match_shuffled([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], seed=0)  # loops are compiled
+    with tempfile.TemporaryDirectory(prefix="provlab-warm-") as scratch:  # libraries are loaded
+        tiny = synthetic.synthesise(shapes.shape("tiny", 1), Path(scratch) / "tiny")
+        Checkpoint.open(tiny.folder).load_model()
     rates = replace(measure_rates(), read=float("inf"))
     opened = open_models(list(sources))
     options = with_common_vocabulary(options, opened.models, names)
@@ -176,13 +179,13 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False) 
 
 def peak(sources: Sequence[str], name: str) -> dict[str, float]:
     """Peak of resident memory of one statistic on a pair, above what the libraries take, and the plan's."""
+    with tempfile.TemporaryDirectory(prefix="provlab-warm-") as scratch:
+        small = open_models(make_pair("tiny", 1, Path(scratch)))  # with these all libraries are loaded
+        settings = with_common_vocabulary(Options(text=_TEXT), small.models, [name])
+        run_pairs(small, [name], settings, progress=False)
     opened = open_models(list(sources))
     options = with_common_vocabulary(Options(text=_TEXT), opened.models, [name])
-    rates = measure_rates()  # which loads the libraries
-    whole = estimate(opened.models, [name], options, rates).plan
-    if whole.passes:
-        import transformers  # noqa: F401 - its own memory is none of the study's
-
+    whole = plan(opened.models, [name], options)
     _, cost = measure(lambda: run_pairs(opened, [name], options, progress=False))
     return {"planned": whole.largest + whole.waiting, "actual": cost.memory}
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from provlab.errors import InputError
-from provlab.inference.allowing import allowance, counted, log10_p_allowing
+from provlab.inference.allowing import COMMON, QUANTILE, allowance, counted, log10_p_allowing
 from provlab.inference.pvalues import log10_floor, log10_p_spearman, spearman
 
 
@@ -99,3 +99,9 @@ def test_an_allowance_of_injections_ranks_what_is_left():
 def test_an_allowance_beyond_the_units_is_refused():
     with pytest.raises(InputError, match="common is 2; of 2 units from 0"):
         log10_p_allowing([0, 1], [1, 0], 2, rng=np.random.default_rng(0))
+
+
+def test_the_allowance_is_the_quantile_of_the_beta_binomial_law():
+    """By scipy's own distribution, at small widths and at those of language models."""
+    for n in (*range(1, 40), 256, 2816, 11_008, 28_672):
+        assert allowance(n) == min(int(stats.betabinom(n, *COMMON).ppf(QUANTILE)), n - 1)

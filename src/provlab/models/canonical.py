@@ -57,7 +57,7 @@ _ROUNDING = 1e-6  # of the longest part: units of one gate that write less toget
 _NOTHING = 1e-30  # square of an output that is none
 _SHADOWS = 32  # dimensions in which gates that are near each other are looked for
 _ROWS = 512  # units, or pairs of them, at a time
-_JUDGED = 512  # positions of the text at which shares are measured
+JUDGED = 512  # positions of the text at which shares are measured
 AS_THEY_ARE = np.empty((0, 5))  # of `merged`: no unit is merged or left out
 
 
@@ -195,7 +195,7 @@ def shares(
         ``(h,)``, with sum 1, or more where units cancel each other; zero for units that are no more, and for all where
         nothing is written. Tokens count alike, however much is written at them.
     """
-    some = np.linspace(0, gate.shape[1] - 1, min(gate.shape[1], _JUDGED)).astype(np.int64)
+    some = np.linspace(0, gate.shape[1] - 1, min(gate.shape[1], JUDGED)).astype(np.int64)
     visible = np.asarray(gate[:, some], np.float32)
     beside = None if up is None else np.asarray(up[:, some], np.float32)
     hidden = act(visible) if beside is None else act(visible) * beside

@@ -23,6 +23,9 @@ class Law:
         Whether the order of the units is looked at by the weights of the MLP, once for all statistics that do.
     canonical
         Whether the units of a block are brought to canonical form while the model runs.
+    written
+        Whether it is asked, too, what share of the output each unit writes, and in a comparison which units of either
+        model stand in groups.
     predicts
         Whether the head runs too, and what it says of the next token is kept.
     seconds
@@ -36,6 +39,7 @@ class Law:
     ordered: Callable[[Model, Options], int] = lambda model, options: 0
     weighed: bool = False
     canonical: bool = False
+    written: bool = False
     predicts: bool = False
     seconds: Callable[[Model, Options, Rates], float] | None = None
     threaded: bool = False
@@ -91,9 +95,9 @@ LAWS = {
     "phi_u": Law(matchings=1, columns=_width, ordered=_up_rows),
     "phi_views": Law(matchings=2, columns=_width),
     "phi_h": Law(matchings=1, ordered=_activations, weighed=True, canonical=True),
-    "phi_match": Law(matchings=2, canonical=True),
-    "phi_match_unsigned": Law(matchings=2, canonical=True),
-    "phi_anchor": Law(matchings=4, canonical=True),
+    "phi_match": Law(matchings=2, canonical=True, written=True),
+    "phi_match_unsigned": Law(matchings=2, canonical=True, written=True),
+    "phi_anchor": Law(matchings=4, canonical=True, written=True),
     "phi_l2": Law(seconds=_permuted_copies, ordered=_stream, weighed=True),
     "phi_l2_blocks": Law(seconds=_permuted_mlps, weighed=True),
     "phi_e": Law(seconds=_embeddings),

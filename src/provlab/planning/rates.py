@@ -37,12 +37,16 @@ from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics.base import Options
 from provlab.statistics.order import keys_of_mlp
-from provlab.statistics.phi_jsd import jensen_shannon
+from provlab.statistics.phi_jsd import ROWS, jensen_shannon
 from provlab.statistics.phi_l2 import BlockWeights
 
 _SIZES = (256, 512, 1024, 2048, 4096)
 _ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
 _COLUMNS = 128
+_LARGE = (
+    4096,
+    4096,
+)  # of a matrix that the C library keeps no memory for: each copy takes its pages from the system anew
 _DIRECTIONS = 8  # that the hardest rows share
 _BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
@@ -144,20 +148,22 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32")
     for n in (64, 512):  # threads start, and loops are compiled or fetched from their cache
         assign(cosine_similarity(*rows(n, 64, 0, rng=rng)))
     matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
+    large = rng.standard_normal(_LARGE, dtype=np.float32)
     small = rng.standard_normal((64, 16), dtype=np.float32)
+    other = matrix[::-1].copy()  # with itself, BLAS would compute half of a square
     began = time.process_time()
-    # a copy, or BLAS would compute half of a square
-    alone = cpu_seconds(lambda: matrix @ matrix.T.copy(), 2)
-    threads = float(np.clip((time.process_time() - began) / (2 * alone), 1.0, machine.cores()))
+    alone = cpu_seconds(lambda: matrix @ other.T, 3)
+    threads = float(np.clip((time.process_time() - began) / (3 * alone), 1.0, machine.cores()))
     read, hashed = _file_rates()
     return Rates(
         product=2 * 2048**3 / (alone * threads),
         threads=threads,
-        prepared=matrix.size / cpu_seconds(lambda: unit_rows(matrix), 2),
+        prepared=large.size / cpu_seconds(lambda: unit_rows(large), 2),
         read=read,
         hashed=hashed,
-        turned=_turned(matrix),
-        ordered=matrix.size / cpu_seconds(lambda: keys_of_mlp({"up": matrix}), 2),
+        turned=_turned(large),
+        # of the down projection the columns, which lie apart, are the units
+        ordered=2 * large.size / cpu_seconds(lambda: keys_of_mlp({"up": large, "down": large.T}), 2),
         **_canonical(rng),
         call=cpu_seconds(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5),
         permuted=_permuted(rng),
@@ -275,7 +281,7 @@ def _permuted(rng: np.random.Generator) -> float:
 
 def _divergence(rng: np.random.Generator) -> float:
     """Probabilities a CPU second in phi_JSD."""
-    a, b = (-rng.exponential(size=(256, 1024)).astype(np.float32) for _ in range(2))
+    a, b = (-rng.exponential(size=(ROWS, 16_384)).astype(np.float32) for _ in range(2))
     return a.size / cpu_seconds(lambda: jensen_shannon(a, b), 2)
 
 

@@ -20,6 +20,7 @@ from itertools import combinations
 
 from provlab.engine import memory
 from provlab.errors import InputError, ProvlabError
+from provlab.models.canonical import JUDGED
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
 from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
@@ -30,7 +31,7 @@ from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes
 
 Pair = tuple[str, str]
-_LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
+_LOAD = 2.0  # the time for which a number is turned into float32, when a model is loaded
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 _PREDICTED = 0.4  # of the time of phi_JSD for as many probabilities: a softmax, and what is measured of each model
 
@@ -389,6 +390,9 @@ def estimate(
             products += n * 2.0 * similarities * min(columns[a], columns[b]) / multiplied
             easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
             hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
+            if law.written:
+                grouped = (mlps[a][1] ** 2 + mlps[b][1] ** 2) / rates.near
+                compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
     numbers = sum(
         n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()
     )
@@ -403,10 +407,7 @@ def estimate(
         loading=_LOAD * loaded / rates.turned,
         passes=sum(_run(model, law, options, rates) for model, law in runs),
         canonical=sum(
-            len(options.blocks or range(model.anatomy.n_blocks))
-            * (mlp_numbers(model) / rates.lengths + model.anatomy.mlp_width**2 / rates.near)
-            for model, law in runs
-            if law.canonical
+            len(options.blocks or range(model.anatomy.n_blocks)) * _canonical(model, law, rates) for model, law in runs
         ),
         order=_ordered(whole, options) / rates.ordered,
         products=products,
@@ -434,6 +435,13 @@ def _ordered(whole: Workload, options: Options) -> float:
         numbers += sum(law.ordered(whole.models[source], options) for source in job.reads)
         weighed |= {(s, job.block, None if whole.together else job.statistic) for s in job.reads if law.weighed}
     return numbers + sum(mlp_numbers(whole.models[source]) for source, *_ in weighed)
+
+
+def _canonical(model: Model, law: Law, rates: Rates) -> float:
+    """CPU seconds of bringing one block's units to canonical form, and of what each of them writes."""
+    numbers = model.anatomy.mlp_width * model.anatomy.width
+    seconds = mlp_numbers(model) / rates.lengths + model.anatomy.mlp_width**2 / rates.near if law.canonical else 0.0
+    return seconds + (numbers / rates.lengths + 2.0 * JUDGED * numbers / rates.product if law.written else 0.0)
 
 
 def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
