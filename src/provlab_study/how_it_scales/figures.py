@@ -22,6 +22,7 @@ SMALL = "64 wide, 2 blocks"  # models of the table by vocabulary
 SHAPE, DEPTH = "llama-2-7b", 32  # of whose blocks one and two were measured
 _ON_GPU = "goals.py --device cuda --dtype bfloat16 --shape llama-2-7b --work "
 _NOT_RUN = "not run here"
+_LITTLE = 2.0  # seconds
 _PARTS = {"read": ("#56B4E9", "///"), "multiply": ("#E69F00", ""), "assign": ("#009E73", "...")}
 
 
@@ -243,16 +244,16 @@ def vocabulary_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
 
 
 def growths(rows: pd.DataFrame) -> "pd.Series[float]":
-    """By command, CPU seconds of a token more at the largest vocabulary, over those at the second smallest.
+    """By command, CPU seconds of a token more at the largest vocabulary, over those of a token more before it.
 
-    1 where the time grows as the vocabulary does, below it where it grows slower.
+    1 where the time grows as the vocabulary does, below it where it grows slower. NaN where it hardly grows: by less
+    than `_LITTLE` seconds up to the vocabulary before the largest, which a busy machine adds as well.
     """
     seconds = rows.pivot(index="work", columns="vocabulary", values="cpu")
-    least, second, *_, most = seconds.columns
-    early, late = (
-        (seconds[size] - seconds[start]) / (size - start) for start, size in ((least, second), (second, most))
-    )
-    return late / early
+    least, *_, before, most = seconds.columns
+    gained = seconds[before] - seconds[least]
+    growth = (seconds[most] - seconds[before]) / (most - before) / (gained / (before - least))
+    return growth.where(gained >= _LITTLE)
 
 
 def whole_from_blocks(rows: pd.DataFrame, work: str, depth: int) -> tuple[float, float]:
