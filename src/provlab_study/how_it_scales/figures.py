@@ -228,7 +228,7 @@ def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> Fram
 
 
 def vocabulary_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
-    """What commands take by vocabulary, measured beside the page (`benchmarks/vocabulary.py`).
+    """Costs of commands by vocabulary, measured beside the page (`benchmarks/vocabulary.py`).
 
     Parameters
     ----------
@@ -269,13 +269,13 @@ def whole_from_blocks(rows: pd.DataFrame, work: str, depth: int) -> tuple[float,
         Blocks of the whole model.
     """
     spent = rows[rows["work"] == work].set_index("shape")[["cpu", "memory"]]
-    one, two = (spent.loc[f"{SHAPE}, {n} blocks"] for n in (1, 2))
-    whole = one + (depth - 1) * (two - one)
+    first, both = (spent.loc[f"{SHAPE}, {n} blocks"] for n in (1, 2))
+    whole = first + (depth - 1) * (both - first)
     return float(whole["cpu"]), float(whole["memory"])
 
 
 def shape_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
-    """What commands take of some blocks of a true shape, and of all of them by extrapolation."""
+    """Costs of commands on some blocks of a true shape, and on all of them by extrapolation."""
     rows = rows[rows["shape"].str.startswith(SHAPE)]
     columns = {
         "command": rows["work"],
@@ -291,7 +291,7 @@ def shape_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
 
 
 def goals_table(goals: pd.DataFrame, vocabulary: pd.DataFrame, *, caption: str) -> FrameTable:
-    """What we want a study of real models to take, what was measured, and the command that measures it.
+    """Goals for a study of real models, what was measured, and the command that measures it.
 
     Parameters
     ----------
