@@ -48,7 +48,7 @@ def test_what_is_read_is_the_losses_and_the_divergences_of_the_laws(models, read
 
 
 def test_no_laws_are_held_while_the_next_are_made(models, monkeypatch):
-    """Of m models m laws are held at a time, each a number for every token of the vocabulary, and not twice as many."""
+    """Reading by m models holds m laws at a time, each a number for every token of the vocabulary, and not 2 m."""
     made, alive, make = [], [], SequenceNll._laws
 
     def watched(self, *arguments):

@@ -1,6 +1,7 @@
 """Generation with known probabilities: against the enumeration of a space small enough to list."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from provlab.errors import InputError
 from provlab.modeldiff import nll
-from provlab.modeldiff.generation import chain_seeds, join, write
+from provlab.modeldiff.generation import chain_seeds, join, side_by_side, write
 from provlab.modeldiff.reweighting import density_of_states
 
 VOCABULARY, LENGTH = 5, 5
@@ -116,3 +117,11 @@ def test_a_large_vocabulary_is_written_in_smaller_batches(model, monkeypatch):
     assert len(few["nll"]) == 20
     monkeypatch.setitem(nll._CACHE, "cpu", 1)
     assert reader.at_once(LENGTH, VOCABULARY) == 1
+
+
+@pytest.mark.parametrize(("device", "chains"), [("cpu", 2), ("cuda", 10), ("mps", 2)])
+def test_a_gpu_writes_more_chains_side_by_side(device, chains):
+    """A step of few sequences takes it as long as one of many: 20 chains of 200 are two groups of steps, not ten."""
+    network = SimpleNamespace(device=SimpleNamespace(type=device))
+    reader = SimpleNamespace(vocabulary=32_000, network=network, at_once=lambda length, logits: 10**6)
+    assert side_by_side(reader, 200, 25, 20, 1) == chains

@@ -138,16 +138,16 @@ def test_models_of_one_tokenizer_are_spelt_once(models, disguised, monkeypatch):
     made, spelt = [], text._spelt
     monkeypatch.setattr(text, "_SPELT", {})
     monkeypatch.setattr(text, "_spelt", lambda checkpoint, size: made.append(size) or spelt(checkpoint, size))
-    one, two, other = (Checkpoint.open(x) for x in (models["base"], models["tuned"], disguised["permuted"]))
-    assert np.array_equal(spellings(one, SIZE), spellings(two, SIZE))
+    base, tuned, other = (Checkpoint.open(x) for x in (models["base"], models["tuned"], disguised["permuted"]))
+    assert np.array_equal(spellings(base, SIZE), spellings(tuned, SIZE))
     assert made == [SIZE]
-    assert not np.array_equal(spellings(one, SIZE), spellings(other, SIZE))
-    spellings(one, SIZE + 1)
+    assert not np.array_equal(spellings(base, SIZE), spellings(other, SIZE))
+    spellings(base, SIZE + 1)
     assert made == [SIZE, SIZE, SIZE + 1]
     with pytest.raises(ValueError, match="read-only"):
-        spellings(one, SIZE)[0] = 1
+        spellings(base, SIZE)[0] = 1
     for size in range(20):
-        spellings(two, size)
+        spellings(tuned, size)
     assert len(text._SPELT) == text._KEPT
 
 

@@ -133,7 +133,7 @@ def open_models(
     if not all(starts):
         starts = [[] for _ in starts]
     with ThreadPoolExecutor() as pool:  # seeds and kept draws need the hashes: large files are hashed while others load
-        hashed = [pool.submit(lambda one=one: one.digest) for one in checkpoints.values()]
+        hashed = [pool.submit(getattr, checkpoint, "digest") for checkpoint in checkpoints.values()]
         opened = {
             source: SequenceModel(
                 source,

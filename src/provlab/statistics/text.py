@@ -175,7 +175,7 @@ def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:
     key = checkpoint.tokenizer_digest, size, *kinds
     if key not in _SPELT:
         codes = _spelt(checkpoint, size)
-        codes.flags.writeable = False
+        codes.setflags(write=False)
         while len(_SPELT) >= _KEPT:
             del _SPELT[next(iter(_SPELT))]
         _SPELT[key] = codes
