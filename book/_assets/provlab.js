@@ -174,7 +174,7 @@ function core(record) {
     const before = [...page.children].slice(0, [...page.children].indexOf(parameters));
     const first = before.findIndex((child) => child.matches("p") && /^What you will learn/.test(child.textContent));
     const claimed = before.findIndex((child) => child.matches("p") && /^What the paper claims/.test(child.textContent));
-    const aims = claimed > first ? "Aims, needs, the paper's words, parameters and set-up" : "Aims, needs, parameters and set-up";
+    const aims = claimed > first ? "Aims, needs, the paper's claim, parameters and set-up" : "Aims, needs, parameters and set-up";
     const words = first < 0 ? "Parameters and set-up" : aims;
     folded("provlab-record", words, [...(first < 0 ? [] : before.slice(first)), parameters]);
   }
