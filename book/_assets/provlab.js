@@ -241,13 +241,26 @@ function pieces(tex) {
   return cut(tex, relations, 0).flatMap((piece) => (long(piece, 24) ? cut(piece, signs, 1) : [piece]));
 }
 
+// A bracket before a formula, and a comma or a full stop behind it, stay on its line.
 function breakable() {
   document.querySelectorAll("span.math").forEach((formula) => {
     const tex = /^\\\(([^]*)\\\)$/.exec(formula.textContent.trim());
-    const parts = tex ? pieces(tex[1]) : [];
-    if (parts.length < 2) return;
+    if (!tex) return;
+    const [before, after] = [formula.previousSibling, formula.nextSibling];
+    const opens = before?.nodeType === Node.TEXT_NODE ? /[([]*$/.exec(before.data)[0] : "";
+    const closes = after?.nodeType === Node.TEXT_NODE ? /^[,.;:?!)\]]*/.exec(after.data)[0] : "";
+    const parts = pieces(tex[1]);
+    if (parts.length < 2 && !opens && !closes) return;
+    if (opens) before.data = before.data.slice(0, -opens.length);
+    if (closes) after.data = after.data.slice(closes.length);
     formula.classList.add("provlab-pieces");
-    formula.textContent = parts.map((part) => `\\(${part}\\)`).join("\u200b"); // a space of no width, where a line may end
+    formula.replaceChildren();
+    parts.forEach((part, at) => {
+      const piece = document.createElement("span");
+      const [first, last] = [at === 0, at === parts.length - 1];
+      piece.textContent = `${first ? opens : ""}\\(${part}\\)${last ? closes : ""}`;
+      formula.append(piece, last ? "" : "\u200b"); // a space of no width, where a line may end
+    });
   });
 }
 // before MathJax looks for formulas
