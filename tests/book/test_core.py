@@ -106,6 +106,9 @@ FORMULAS = r"""<!DOCTYPE html><html lang="en"><head><title>x</title>
 <div class="math">
 \[\phi_{U^{(\ell)}}(\theta_1, \theta_2)
 = \rho\big(\mathrm{MATCH}(U_1^{(\ell)}, U_2^{(\ell)}),[1, \dots, h]\big)\]</div>
+<div class="math" id="apart">
+\[\phi_0 = \phi(\theta_1, \theta_2) \qquad\text{with}\qquad \phi_t = \phi(\pi_t(\theta_1), \theta_2),
+\quad t = 1, \dots, T\]</div>
 </article></body></html>""".replace("ASSETS", (BOOK / "_assets").as_uri())
 
 
@@ -117,7 +120,12 @@ def test_a_formula_keeps_its_result_on_a_phone(chromium, tmp_path):
     drawn = chromium.value("document.querySelectorAll('mjx-container > svg').length")
     assert drawn > 3  # the long one in pieces
     # what opens and closes a sentence stays beside its formula
-    assert chromium.value("[...document.querySelectorAll('p .math')].map((one) => one.textContent.at(-1))") == [".", ")"]
+    assert chromium.value("[...document.querySelectorAll('p .math')].map((one) => one.textContent.at(-1))") == [
+        ".",
+        ")",
+    ]
+    stands = "document.querySelector('#apart mjx-container > svg').getBoundingClientRect().height"
+    assert chromium.value(stands) > 60  # statements that stood apart, one below the other
     edges = "[...document.querySelectorAll('mjx-container > svg')].map((one) => one.getBoundingClientRect().right)"
     assert max(chromium.value(edges)) <= 390
 
