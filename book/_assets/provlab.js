@@ -271,7 +271,10 @@ function stacked() {
   if (!matchMedia("(max-width: 640px)").matches) return;
   document.querySelectorAll("div.math").forEach((formula) => {
     const tex = /^\\\[([^]*)\\\]$/.exec(formula.textContent.trim());
-    const rows = tex ? cut(tex[1].trim(), /^\\q?quad(?![a-zA-Z])/, 0).map((row) => row.replace(/\\q?quad(\{\})?$/, "")) : [];
+    if (!tex) return;
+    const inside = tex[1].trim().replace(/^\\begin\{split\}([^]*)\\end\{split\}$/, "$1").trim(); // Sphinx's, where it sees a \\
+    if (cut(inside, /^(\\\\|&)/, 9).length > 1) return; // has lines of its own
+    const rows = cut(inside, /^\\q?quad(?![a-zA-Z])/, 0).map((row) => row.replace(/\\q?quad(\{\})?$/, ""));
     if (rows.length < 2) return;
     formula.textContent = `\\[\\begin{gathered}${rows.join("\\\\[0.4em]")}\\end{gathered}\\]`;
   });
