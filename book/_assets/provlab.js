@@ -173,7 +173,9 @@ function core(record) {
   if (parameters) {
     const before = [...page.children].slice(0, [...page.children].indexOf(parameters));
     const first = before.findIndex((child) => child.matches("p") && /^What you will learn/.test(child.textContent));
-    const words = first < 0 ? "Parameters and set-up" : "Aims, needs, parameters and set-up";
+    const claimed = before.findIndex((child) => child.matches("p") && /^What the paper claims/.test(child.textContent));
+    const aims = claimed > first ? "Aims, needs, the paper's claim, parameters and set-up" : "Aims, needs, parameters and set-up";
+    const words = first < 0 ? "Parameters and set-up" : aims;
     folded("provlab-record", words, [...(first < 0 ? [] : before.slice(first)), parameters]);
   }
   page.querySelectorAll(":scope > section > section").forEach((section) => {
@@ -209,8 +211,98 @@ function foldTable(table) {
   addEventListener("beforeprint", () => (inside.open = true));
 }
 
+// TeX cut behind what `ends` matches, outside of braces and with at most `within` round brackets open.
+function cut(whole, ends, within) {
+  const parts = [""];
+  let depth = 0, round = 0;
+  for (let at = 0; at < whole.length; ) {
+    const rest = whole.slice(at);
+    const end = depth === 0 && round <= within && parts.at(-1).trim() && ends.exec(rest);
+    const token = end ? end[0] : /^\\([a-zA-Z]+|.)|^[^]/.exec(rest)[0];
+    if (token === "{" || token === "\\left" || token === "\\begin") depth += 1;
+    if (token === "}" || token === "\\right" || token === "\\end") depth -= 1;
+    round += { "(": 1, "[": 1, ")": -1, "]": -1 }[token] ?? 0;
+    at += token.length;
+    if (!end || at >= whole.length) parts[parts.length - 1] += token;
+    else {
+      parts[parts.length - 1] += token + (token === "," ? "" : "{}");
+      parts.push("");
+    }
+  }
+  return parts;
+}
+
+// MathJax sets an inline formula in one piece, and on a phone its end, the result, would be cut. So a long one is given
+// to it in pieces: they end behind a relation, a long piece behind a sign or a comma too, and a line may break there.
+function pieces(tex) {
+  const relations = /^(=|<|>|\\(approx|le|leq|ge|geq|to|in|sim|equiv|propto|mapsto|Rightarrow|ll|gg)(?![a-zA-Z]))/;
+  const signs = /^(,|\+|-|\/|\\(times|cdot|pm|mid|quad|qquad|dots|ldots|log|min|max|sum)(?![a-zA-Z]))/;
+  // rough: what TeX writes as a word is a letter or two on paper
+  const long = (text, most) => text.replace(/\\(text|mathrm|mathbb|mathcal|left|right|tfrac|frac)/g, "").replace(/\\[a-zA-Z]+/g, "x").length > most;
+  if (!long(tex, 14)) return [tex];
+  return cut(tex, relations, 0).flatMap((piece) => (long(piece, 24) ? cut(piece, signs, 1) : [piece]));
+}
+
+// A bracket before a formula, and a comma or a full stop behind it, stay on its line.
+function breakable() {
+  document.querySelectorAll("span.math").forEach((formula) => {
+    const tex = /^\\\(([^]*)\\\)$/.exec(formula.textContent.trim());
+    if (!tex) return;
+    const [before, after] = [formula.previousSibling, formula.nextSibling];
+    const opens = before?.nodeType === Node.TEXT_NODE ? /[([]*$/.exec(before.data)[0] : "";
+    const closes = after?.nodeType === Node.TEXT_NODE ? /^[,.;:?!)\]]*/.exec(after.data)[0] : "";
+    const parts = pieces(tex[1]);
+    if (parts.length < 2 && !opens && !closes) return;
+    if (opens) before.data = before.data.slice(0, -opens.length);
+    if (closes) after.data = after.data.slice(closes.length);
+    formula.classList.add("provlab-pieces");
+    formula.replaceChildren();
+    parts.forEach((part, at) => {
+      const piece = document.createElement("span");
+      const [first, last] = [at === 0, at === parts.length - 1];
+      piece.textContent = `${first ? opens : ""}\\(${part}\\)${last ? closes : ""}`;
+      formula.append(piece, last ? "" : "\u200b"); // a space of no width, where a line may end
+    });
+  });
+}
+
+// On a phone the statements of a displayed formula, which stand apart on a line, stand one below the other.
+function stacked() {
+  if (!matchMedia("(max-width: 640px)").matches) return;
+  document.querySelectorAll("div.math").forEach((formula) => {
+    const tex = /^\\\[([^]*)\\\]$/.exec(formula.textContent.trim());
+    if (!tex) return;
+    const inside = tex[1].trim().replace(/^\\begin\{split\}([^]*)\\end\{split\}$/, "$1").trim(); // Sphinx's, where it sees a \\
+    if (cut(inside, /^(\\\\|&)/, 9).length > 1) return; // has lines of its own
+    const rows = cut(inside, /^\\q?quad(?![a-zA-Z])/, 0).map((row) => row.replace(/\\q?quad(\{\})?$/, ""));
+    if (rows.length < 2) return;
+    formula.textContent = `\\[\\begin{gathered}${rows.join("\\\\[0.4em]")}\\end{gathered}\\]`;
+  });
+}
+
+// before MathJax looks for formulas
+if (window.MathJax && !window.MathJax.version) {
+  window.MathJax.startup = {
+    pageReady() {
+      breakable();
+      stacked();
+      return window.MathJax.startup.defaultPageReady().then(reachable);
+    },
+  };
+}
+
+// A displayed formula that is wider than the screen is set smaller, as far as it can be read; what is wider still scrolls.
+function fitting() {
+  document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => {
+    formula.style.fontSize = "";
+    const wide = () => formula.scrollWidth > formula.clientWidth || formula.parentElement.scrollWidth > formula.parentElement.clientWidth;
+    for (let size = 96; size >= 68 && wide(); size -= 4) formula.style.fontSize = `${size}%`;
+  });
+}
+
 // What scrolls in its own box can be reached by keys; the theme sees to code and outputs, not to the rest.
 function reachable() {
+  fitting();
   document.querySelectorAll(".pst-scrollable-table-container, div.math, .provlab-figure label").forEach((box) => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
