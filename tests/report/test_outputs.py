@@ -16,9 +16,12 @@ INF = float("inf")
     [
         ([0.64, 0.6, 0.68], "0.640 (0.600 to 0.680) nats per token higher than A's (perplexity 1.9 times A's)"),
         ([-0.256, -0.406, -0.119], "0.256 (0.119 to 0.406) nats per token lower than A's (perplexity 0.774 times A's)"),
-        ([0.01, -0.02, 0.04], "not shown to differ from A's (by 0.010 (-0.020 to 0.040) nats per token)"),
-        ([-0.5, -INF, INF], "not shown to differ from A's (by -0.5 (no interval) nats per token)"),
-        ([0.5, float("nan"), float("nan")], "not shown to differ from A's (by 0.5 (no interval) nats per token)"),
+        ([0.01, -0.02, 0.04], "not shown to differ from A's: the difference is 0.010 (-0.020 to 0.040) nats per token"),
+        ([-0.5, -INF, INF], "not shown to differ from A's: the difference is -0.5 (no interval) nats per token"),
+        (
+            [0.5, float("nan"), float("nan")],
+            "not shown to differ from A's: the difference is 0.5 (no interval) nats per token",
+        ),
     ],
 )
 def test_a_loss_is_higher_or_lower_and_never_a_negative_cost(apart, words):
@@ -33,7 +36,7 @@ def answers(wrong, right, cost):
 def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
     few, many = items_words(answers(7, 10, -0.2)), items_words(answers(20, 2, 0.2))
     for words in (
-        "B 93.0% (+3.0 (-5.2 to +11.1) points)",
+        "B 93.0%, a change of +3.0 (-5.2 to +11.1) points. 7 turned wrong",
         "not shown to be more than chance changes",
         "lower than A's",
     ):

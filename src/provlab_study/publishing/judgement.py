@@ -10,6 +10,7 @@ from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_
 from provlab_study.publishing.page import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
+SHOWN = 160  # characters of a value in the box of a claim that holds; the whole folds
 _TRUTH: dict[str, bool | str | None] = {
     HOLDS: True,
     HOLDS_POST_HOC: True,
@@ -65,28 +66,54 @@ class Judgement:
             else f"{self.claim['predicate']['name']}(...)"
         )
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _rows(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """What was found, and how it was judged; a claim that fails or was not run hides nothing of the first."""
         verdict = self.verdict
-        rows = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
-        rows += [("Why", verdict.why), ("Rule", self.rule)]
+        found = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
+        judged = [("Rule", self.rule)]
+        if verdict.status in (FAILS, NOT_RUN):
+            found.append(("Why", verdict.why))
+        else:
+            short = [(name, _beginning(text)) for name, text in found]
+            judged = [
+                *(row for row, shown in zip(found, short, strict=True) if row != shown),
+                ("Why", verdict.why),
+                *judged,
+            ]
+            found = short
         if not self.counts:
-            rows.append(("Scoreboard", f"not judged in the profile {self.profile}"))
-        return [(name, text) for name, text in rows if text]
+            judged.append(("Scoreboard", f"not judged in the profile {self.profile}"))
+        found, judged = ([(name, text) for name, text in rows if text] for rows in (found, judged))
+        return found, judged
 
     def __repr__(self) -> str:
         """Plain text."""
         head = f"{self.claim['id']} {claims.words(self.verdict.status)}: {self.claim['statement']}"
-        return "\n".join([head, *(f"{name}: {text}" for name, text in self._rows())])
+        found, judged = self._rows()
+        whole = dict(found + judged)
+        return "\n".join([head, *(f"{name}: {text}" for name, text in whole.items())])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         sign, color = SIGNS[self.verdict.status]
-        rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in self._rows())
+        found, judged = (
+            "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows) for rows in self._rows()
+        )
         html = (
             f'<div class="provlab-judgement"><p><strong>{self.claim["id"]} <span style="color:{color}">{sign} '
             f"{claims.words(self.verdict.status)}</span></strong>: {escape(self.claim['statement'])}</p>"
-            f"<dl>{rows}</dl></div>"
+            f"<dl>{found}</dl><details><summary>How it was judged</summary><dl>{judged}</dl></details></div>"
         )
         return {"text/html": html, "text/plain": repr(self)}, {"claim": self.claim["id"]}
+
+
+def _beginning(text: str) -> str:
+    """As many parts of a text, divided by semicolons, as fit into some lines, and a mark if there are more."""
+    shown, *rest = text.split("; ")
+    for part in rest:
+        if len(shown) + len(part) > SHOWN:
+            return f"{shown}; …"
+        shown = f"{shown}; {part}"
+    return shown
 
 
 #: a sentence rests on a judgement, on several of which all must hold, on a condition, or on None: not tried
