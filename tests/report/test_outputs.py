@@ -1,12 +1,16 @@
 """Sentences on what two models write: a direction in words, and no statement that few outputs bear out."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from provlab.modeldiff.items import Answered, Paired
+from provlab.plots import format_interval, format_log10_p, format_number
+from provlab.report import views
 from provlab.report.items import items_words
-from provlab.report.outputs import Cluster, Output, loss_words, percent
+from provlab.report.outputs import Cluster, Example, Output, loss_words, number, percent
 
 INF = float("inf")
 
@@ -56,3 +60,20 @@ def test_where_a_group_parts_is_said_if_most_of_it_does():
 def test_a_share_that_was_seen_is_not_zero():
     assert percent([1 / 4000, 0.0, 0.0014]) == "<0.1% (0.0% to 0.1%)"
     assert percent([0.0, 0.0, 0.0014]).startswith("0.0%")
+
+
+def test_no_number_is_minus_zero():
+    assert format_number(-0.0004, ".2f") == "0.00"
+    assert format_number(-0.0004, "+.1%") == "+0.0%"
+    assert format_interval(0.004, -0.004, 0.01, ".2f") == "0.00 (0.00 to 0.01)"
+    assert format_log10_p(-0.01) == "0.0"
+    assert number([0.5, -0.0001, 0.9]) == "0.500 (0.000 to 0.900)"
+    example = Example("line", 0.0, 1.0, "a", (("a", -0.001),))
+    assert "D = +0.00" in example.marked().html
+
+
+def test_reports_write_an_interval_by_one_formatter():
+    """A number that is written by hand can be minus zero: no f-string of a report joins two of them by `to`."""
+    by_hand = re.compile(r"\{[^{}]*:[^{}]*\.\d+[fg%]\}[^{}]* to \{")
+    for path in sorted(Path(views.__file__).parent.glob("*.py")):
+        assert not by_hand.search(path.read_text(encoding="utf-8")), path.name

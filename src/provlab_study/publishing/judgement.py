@@ -67,41 +67,39 @@ class Judgement:
         )
 
     def _rows(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """What was found, and how it was judged; a claim that fails or was not run hides nothing of the first."""
+        """The findings, and how they were judged; a claim that fails or was not run folds no finding."""
         verdict = self.verdict
-        found = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
-        judged = [("Rule", self.rule)]
+        findings = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
+        reasons = [("Why", verdict.why), ("Rule", self.rule)]
         if verdict.status in (FAILS, NOT_RUN):
-            found.append(("Why", verdict.why))
+            findings.append(reasons.pop(0))
+        elif verdict.status == WITHIN_SPREAD:  # the reason is the margin that decides
+            findings[1], reasons[0] = reasons[0], findings[1]
         else:
-            short = [(name, _beginning(text)) for name, text in found]
-            judged = [
-                *(row for row, shown in zip(found, short, strict=True) if row != shown),
-                ("Why", verdict.why),
-                *judged,
-            ]
-            found = short
+            whole = findings
+            findings = [(name, _beginning(text)) for name, text in whole]
+            reasons[:0] = [row for row in whole if row not in findings]
         if not self.counts:
-            judged.append(("Scoreboard", f"not judged in the profile {self.profile}"))
-        found, judged = ([(name, text) for name, text in rows if text] for rows in (found, judged))
-        return found, judged
+            reasons.append(("Scoreboard", f"not judged in the profile {self.profile}"))
+        findings, reasons = ([(name, text) for name, text in rows if text] for rows in (findings, reasons))
+        return findings, reasons
 
     def __repr__(self) -> str:
         """Plain text."""
         head = f"{self.claim['id']} {claims.words(self.verdict.status)}: {self.claim['statement']}"
-        found, judged = self._rows()
-        whole = dict(found + judged)
+        findings, reasons = self._rows()
+        whole = dict(findings + reasons)
         return "\n".join([head, *(f"{name}: {text}" for name, text in whole.items())])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         sign, color = SIGNS[self.verdict.status]
-        found, judged = (
+        findings, reasons = (
             "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows) for rows in self._rows()
         )
         html = (
             f'<div class="provlab-judgement"><p><strong>{self.claim["id"]} <span style="color:{color}">{sign} '
             f"{claims.words(self.verdict.status)}</span></strong>: {escape(self.claim['statement'])}</p>"
-            f"<dl>{found}</dl><details><summary>How it was judged</summary><dl>{judged}</dl></details></div>"
+            f"<dl>{findings}</dl><details><summary>How it was judged</summary><dl>{reasons}</dl></details></div>"
         )
         return {"text/html": html, "text/plain": repr(self)}, {"claim": self.claim["id"]}
 

@@ -181,7 +181,7 @@ def test_invariants_break():
         # told apart by a thousandth, and hidden by as little
         (
             {"dependent": [0.501], "disguised": [0.499], "independent": [0.4985]},
-            "groups are apart: 0.002, 0.098 below the bar of 0.1",
+            "groups are apart: 0.0025, 0.098 below the bar of 0.1",
         ),
         # one pair that breaks does not make an invariant break
         ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.9, 0.35 above the bar of 0.55"),

@@ -135,11 +135,14 @@ def test_kept_units_named_at_wrong_places_fail():
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        ([unit_row(90), unit_row(40, 50)], "precision of the exact place: 0.93, 0.021 below the bar of 0.95"),
-        ([unit_row(60), unit_row(30)], "recall: 0.45, 0.05 below the bar of 0.5"),
+        (
+            [unit_row(90), unit_row(40, 50)],
+            "precision of the exact place: 0.93 (95% interval 0.87 to 0.97), 0.021 below the bar of 0.95",
+        ),
+        ([unit_row(60), unit_row(30)], "recall: 0.45 (95% interval 0.38 to 0.52), 0.05 below the bar of 0.5"),
         ([unit_row(99), unit_row(4, 5)], "1 blocks are no better than naming units at random"),
         ([unit_row(99), unit_row(0)], "1 blocks are no better"),
-        ([unit_row(0)], "recall: 0, 0.5 below the bar of 0.5"),
+        ([unit_row(0)], "recall: 0 (95% interval 0 to 0.036), 0.5 below the bar of 0.5"),
     ],
 )
 def test_units_not_recovered(rows, why):

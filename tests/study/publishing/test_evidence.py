@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from provlab.errors import ParameterError
-from provlab_study.publishing.evidence import FAILS, HOLDS, WITHIN_SPREAD, Bar, judge
+from provlab_study.publishing.evidence import FAILS, HOLDS, WITHIN_SPREAD, Bar, ClaimStatus, judge
+from provlab_study.publishing.judgement import Judgement
 
 
 def judged(*values, at=-12.0, **options):
@@ -90,3 +91,24 @@ def test_a_problem_fails_whatever_the_bars_say():
     result = judge("", "", [(True, "strangers are missing")], bars)
     assert (result.status, result.why, result.replicates) == (FAILS, "strangers are missing", "2 of 3")
     assert result.margin == "a: -20.0, 8 below the bar of -12; b: mean -14.2, 2.2 below the bar of -12, spread 4.6"
+
+
+def shown(status, **words):
+    """The box of a claim: what stands open, and what folds."""
+    claim = {"id": "X1", "statement": "it is so", "predicate": {"name": "rule"}, "profiles": ["smoke"]}
+    box = Judgement(claim, ClaimStatus(status, **words), {}, "smoke")._repr_mimebundle_()[0]["text/html"]
+    return box.split("<details>")
+
+
+def test_a_box_of_a_claim_folds_reasons_and_never_those_of_a_failure():
+    words = {"ours": f"first; {'x' * 200}", "why": "the reason", "margin": "the margin"}
+    opened, folded = shown(HOLDS, **words)
+    assert "first; …" in opened
+    assert "the reason" not in opened
+    assert "x" * 200 in folded
+    opened, _ = shown(FAILS, **words)
+    assert "x" * 200 in opened
+    assert "the reason" in opened
+    opened, folded = shown(WITHIN_SPREAD, **words)
+    assert "the reason" in opened
+    assert "the margin" in folded
