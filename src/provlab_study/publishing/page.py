@@ -3,7 +3,6 @@
 In the notebook itself, and in JupyterLab, everything stands where it is computed.
 """
 
-import ast
 import re
 from collections.abc import Iterable
 
@@ -102,32 +101,6 @@ def _open(notebook: NotebookNode) -> None:
     first.source = "\n\n".join(parts[:2]) if parts else first.source
     rest = [nbformat.v4.new_markdown_cell(text, id="behind-opening") for text in parts[2:]]
     notebook.cells[len(parts[:1]) : len(parts[:1])] = [opening, *rest]
-    # code that draws it, and gives nothing that is needed before the record, is for the record
-    at = notebook.cells.index(drawing)
-    to = next((i for i, cell in enumerate(notebook.cells) if _has(cell, FOR_THE_RECORD)), 0)
-    if len(drawing.outputs) == 1 and at < to and not _needed(drawing.source, notebook.cells[at + 1 : to]):
-        notebook.cells.insert(to, notebook.cells.pop(at))
-
-
-def _needed(source: str, cells: Iterable[NotebookNode]) -> bool:
-    """Whether some cells read a name that code sets, or set one that it reads: then it stays before them."""
-    try:
-        sets, reads = _names(source)
-        others = [_names(cell.source) for cell in cells if cell.cell_type == "code"]
-    except SyntaxError:  # magics of a notebook
-        return True
-    return any(sets & read or (sets | reads) & bound for bound, read in others)
-
-
-def _names(source: str) -> tuple[set[str], set[str]]:
-    """The names that code sets, and those that it reads."""
-    nodes = list(ast.walk(ast.parse(source)))
-    names = [node for node in nodes if isinstance(node, ast.Name)]
-    sets = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    sets |= {alias.asname or alias.name.partition(".")[0] for node in nodes
-             if isinstance(node, ast.Import | ast.ImportFrom) for alias in node.names}  # fmt: skip
-    sets |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
-    return sets, {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
 def _once(notebook: NotebookNode) -> None:

@@ -200,20 +200,6 @@ def test_the_opening_picture_stands_once_even_where_a_report_draws_it_again():
     assert sum(picture in html for html in outputs_of(page)) == 1
 
 
-@pytest.mark.parametrize(
-    ("later", "moved"), [("other = 1", True), ("print(kept)", False), ("kept = 2", False), ("%magic", False)]
-)
-def test_code_that_only_draws_is_for_the_record(later, moved):
-    """It stays where it ran if a cell before the record reads what it sets, or sets what it reads."""
-    page = notebook(shown(FIGURE))
-    page.cells[5].source = "kept = 1\ndraw(kept)"
-    page.cells[6:6] = [new_code_cell(later), new_markdown_cell("## For the record\n\nMore."), new_code_cell("kept")]
-    arrange(page)
-    places = {cell.source: i for i, cell in enumerate(page.cells)}
-    record = next(i for source, i in places.items() if source.startswith("## For the record"))
-    assert (places["kept = 1\ndraw(kept)"] == record + 1) == moved
-
-
 def test_a_fold_is_named_by_what_it_holds():
     page = notebook(shown(FIGURE))
     hidden = {"tags": ["hide-input"]}
