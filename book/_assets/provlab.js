@@ -173,7 +173,9 @@ function core(record) {
   if (parameters) {
     const before = [...page.children].slice(0, [...page.children].indexOf(parameters));
     const first = before.findIndex((child) => child.matches("p") && /^What you will learn/.test(child.textContent));
-    const words = first < 0 ? "Parameters and set-up" : "Aims, needs, parameters and set-up";
+    const claimed = before.findIndex((child) => child.matches("p") && /^What the paper claims/.test(child.textContent));
+    const aims = claimed > first ? "Aims, needs, the paper's claim, parameters and set-up" : "Aims, needs, parameters and set-up";
+    const words = first < 0 ? "Parameters and set-up" : aims;
     folded("provlab-record", words, [...(first < 0 ? [] : before.slice(first)), parameters]);
   }
   page.querySelectorAll(":scope > section > section").forEach((section) => {
@@ -209,8 +211,68 @@ function foldTable(table) {
   addEventListener("beforeprint", () => (inside.open = true));
 }
 
+// MathJax sets an inline formula in one piece, and on a phone its end, the result, would be cut. So a long one is given
+// to it in pieces: they end behind a relation, a long piece behind a sign or a comma too, and a line may break there.
+function pieces(tex) {
+  const relations = /^(=|<|>|\\(approx|le|leq|ge|geq|to|in|sim|equiv|propto|mapsto|Rightarrow|ll|gg)(?![a-zA-Z]))/;
+  const signs = /^(,|\+|-|\/|\\(times|cdot|pm|mid|quad|qquad|dots|ldots|log|min|max|sum)(?![a-zA-Z]))/;
+  const cut = (whole, ends, within) => {
+    const parts = [""];
+    let depth = 0, round = 0;
+    for (let at = 0; at < whole.length; ) {
+      const rest = whole.slice(at);
+      const end = depth === 0 && round <= within && parts.at(-1).trim() && ends.exec(rest);
+      const token = end ? end[0] : /^\\([a-zA-Z]+|.)|^[^]/.exec(rest)[0];
+      if (token === "{" || token === "\\left" || token === "\\begin") depth += 1;
+      if (token === "}" || token === "\\right" || token === "\\end") depth -= 1;
+      round += { "(": 1, "[": 1, ")": -1, "]": -1 }[token] ?? 0;
+      at += token.length;
+      if (!end || at >= whole.length) parts[parts.length - 1] += token;
+      else {
+        parts[parts.length - 1] += token + (token === "," ? "" : "{}");
+        parts.push("");
+      }
+    }
+    return parts;
+  };
+  // rough: what TeX writes as a word is a letter or two on paper
+  const long = (text, most) => text.replace(/\\(text|mathrm|mathbb|mathcal|left|right|tfrac|frac)/g, "").replace(/\\[a-zA-Z]+/g, "x").length > most;
+  if (!long(tex, 14)) return [tex];
+  return cut(tex, relations, 0).flatMap((piece) => (long(piece, 24) ? cut(piece, signs, 1) : [piece]));
+}
+
+function breakable() {
+  document.querySelectorAll("span.math").forEach((formula) => {
+    const tex = /^\\\(([^]*)\\\)$/.exec(formula.textContent.trim());
+    const parts = tex ? pieces(tex[1]) : [];
+    if (parts.length < 2) return;
+    formula.classList.add("provlab-pieces");
+    formula.textContent = parts.map((part) => `\\(${part}\\)`).join("\u200b"); // a space of no width, where a line may end
+  });
+}
+// before MathJax looks for formulas
+if (window.MathJax && !window.MathJax.version) {
+  window.MathJax.startup = {
+    pageReady() {
+      breakable();
+      return window.MathJax.startup.defaultPageReady().then(reachable);
+    },
+  };
+}
+
+// A displayed formula that is wider than the screen is set smaller, as far as it can be read; what is wider still scrolls.
+function fitting() {
+  document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => {
+    formula.style.fontSize = "";
+    const drawn = formula.querySelector("svg")?.getBoundingClientRect().width;
+    const room = formula.parentElement.clientWidth;
+    if (drawn > room && room) formula.style.fontSize = `${Math.max(70, Math.floor((98 * room) / drawn))}%`;
+  });
+}
+
 // What scrolls in its own box can be reached by keys; the theme sees to code and outputs, not to the rest.
 function reachable() {
+  fitting();
   document.querySelectorAll(".pst-scrollable-table-container, div.math, .provlab-figure label").forEach((box) => {
     if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
     else box.removeAttribute("tabindex");

@@ -1,5 +1,6 @@
 """A first reading of a page stays short: the rest folds, and opens for a link into it and for a printer."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -90,3 +91,47 @@ def test_a_printer_opens_all(page):
     page("dispatchEvent(new Event('beforeprint'))")
     assert page("[...document.querySelectorAll('details')].every((one) => one.open)") is True
     assert page("document.querySelectorAll('.clipped').length") == 0
+
+
+FORMULAS = r"""<!DOCTYPE html><html lang="en"><head><title>x</title>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<link rel="stylesheet" href="ASSETS/provlab.css">
+<style>span.math { display: inline-flex; max-width: 100%; overflow: hidden }</style>
+<script>window.MathJax = {options: {processHtmlClass: "math"}}</script>
+<script defer src="ASSETS/mathjax/tex-svg.js"></script><script src="ASSETS/provlab.js"></script></head>
+<body><article class="bd-article">
+<p>By hand: <span class="math">\(6^{-4}\,(1 + 7.17 + 7.17^2/2 + 7.17^3/6 + 7.17^4/24)
+= 0.073\)</span>.</p>
+<p><span class="math">\(x = \left(1, 2\right)\)</span></p>
+<div class="math">
+\[\phi_{U^{(\ell)}}(\theta_1, \theta_2)
+= \rho\big(\mathrm{MATCH}(U_1^{(\ell)}, U_2^{(\ell)}),[1, \dots, h]\big)\]</div>
+</article></body></html>""".replace("ASSETS", (BOOK / "_assets").as_uri())
+
+
+def test_a_formula_keeps_its_result_on_a_phone(chromium, tmp_path):
+    path = tmp_path / "formulas.html"
+    path.write_text(FORMULAS, encoding="utf-8")
+    chromium.screen((390, 844))
+    chromium.open(path)
+    drawn = chromium.value("document.querySelectorAll('mjx-container > svg').length")
+    assert drawn > 3  # the long one in pieces
+    edges = "[...document.querySelectorAll('mjx-container > svg')].map((one) => one.getBoundingClientRect().right)"
+    assert max(chromium.value(edges)) <= 390
+
+
+@pytest.mark.parametrize(
+    ("tex", "pieces"),
+    [
+        ("p = 1/6", ["p = 1/6"]),  # short: in one piece
+        (r"\log_{10} p = -12 \times 3.25 = -39.0", [r"\log_{10} p ={}", r" -12 \times 3.25 ={}", " -39.0"]),
+        (r"\left(x = 1, y = 2222222222222222\right)", [r"\left(x = 1, y = 2222222222222222\right)"]),
+        (r"\frac{a = b = c = d = e = f = g}{x}", [r"\frac{a = b = c = d = e = f = g}{x}"]),
+        (
+            r"\theta = (11.1, 22.2, 33.3, 44.4, 55.5)",
+            [r"\theta ={}", " (11.1,", " 22.2,", " 33.3,", " 44.4,", " 55.5)"],
+        ),
+    ],
+)
+def test_a_long_formula_breaks_behind_a_relation_and_nowhere_within_brackets_that_tex_keeps(page, tex, pieces):
+    assert page(f"pieces({json.dumps(tex)})") == pieces

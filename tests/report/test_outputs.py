@@ -74,6 +74,6 @@ def test_no_number_is_minus_zero():
 
 def test_reports_write_an_interval_by_one_formatter():
     """A number that is written by hand can be minus zero: no f-string of a report joins two of them by `to`."""
-    by_hand = re.compile(r"\{[^{}]*:[^{}]*\.\d+[fg%]\}[^{}]* to \{")
+    by_hand = re.compile(r"\{[^{}\n]*:[^{}\n]*\.\d+[fg%]\}[^{}\n]* to \{")
     for path in sorted(Path(views.__file__).parent.glob("*.py")):
         assert not by_hand.search(path.read_text(encoding="utf-8")), path.name

@@ -519,7 +519,7 @@ def ratio_text(ratio: Mapping[str, Any]) -> str:
     if "error" in ratio:
         return "none: R3 holds too few draws" if "R3" in ratio["error"] else str(ratio["error"])
     shown = [
-        f"{v:.2f}"
+        format_number(v, ".2f")
         if low is not None and low == high
         else format_interval(v, low, math.inf if high is None else high, ".2f").replace("inf", "∞")
         for v, low, high in zip(ratio["value"], ratio["low"], ratio["high"], strict=True)

@@ -32,6 +32,8 @@ PROMPTS = {
     "provlab_study.begin(": "the set-up",
 }
 
+# tags of cells whose code stays, or is folded or left out already
+SHOWN = {"by-hand", "hide-input", "hide-cell", "remove-input", "remove-cell"}
 
 # what a folded cell's code makes, by what its output holds
 MADE = {PICTURE: "this picture", "<table": "this table"}
@@ -67,8 +69,9 @@ def arrange(notebook: NotebookNode) -> None:
     notebook.metadata.pop("widgets", None)
     _summarise(notebook)
     notebook.cells = boxed(notebook.cells)
-    for cell in notebook.cells:
-        _fold(cell)
+    first_reading = next((i for i, cell in enumerate(notebook.cells) if _has(cell, FOR_THE_RECORD)), 0)
+    for i, cell in enumerate(notebook.cells):
+        _fold(cell, first_reading=i < first_reading)
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     _open(notebook)
@@ -86,9 +89,7 @@ def _open(notebook: NotebookNode) -> None:
             _named({f"{RECORD}text/markdown": "*No picture could be drawn of these models.*"}, RECORD)
         )
         return
-    picture = drawing.outputs[i]
-    note = {"text/html": ABOVE, "text/plain": "Shown at the top of this page."}
-    drawing.outputs[i] = nbformat.v4.new_output("display_data", data=note)
+    picture = drawing.outputs.pop(i)  # the fold of its code says where it went
     html = f'<div id="{OPENING}">{picture.data["text/html"]}</div>'
     shown = _named({**picture.data, "text/html": html})
     shown.metadata.update(picture.metadata)
@@ -171,7 +172,8 @@ def _named(data: dict[str, str], prefix: str = "") -> NotebookNode:
     return nbformat.v4.new_output("display_data", data=data, metadata={"scrapbook": name})
 
 
-def _fold(cell: NotebookNode) -> None:
+def _fold(cell: NotebookNode, *, first_reading: bool) -> None:
+    """Fold what a reader brings along, and in a first reading all code but that of a calculation by hand."""
     if cell.cell_type != "code":
         return
     tags = cell.metadata.setdefault("tags", [])
@@ -182,10 +184,12 @@ def _fold(cell: NotebookNode) -> None:
             tags += [kind] * (not {"hide-cell", "hide-input", "remove-cell"} & set(tags))
             cell.metadata["mystnb"] = {"code_prompt_show": f"Show {what}", "code_prompt_hide": f"Hide {what}"}
             return
+    if first_reading and not SHOWN & set(tags):
+        tags.append("hide-input")
     html = "".join(output.get("data", {}).get("text/html", "") for output in cell.get("outputs", []))
     made = [what for mark, what in MADE.items() if mark in html]
     if OPENING in tags:
-        made = ["the picture at the top"]
+        made = ["the picture at the top of this page"]
     if "hide-input" in tags and "mystnb" not in cell.metadata and made:
         of = f"the code of {made[0]}"
         cell.metadata["mystnb"] = {"code_prompt_show": f"Show {of}", "code_prompt_hide": f"Hide {of}"}

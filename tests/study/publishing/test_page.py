@@ -60,11 +60,11 @@ def test_the_picture_stands_under_the_finding_and_nowhere_else():
     assert len(picture.outputs) == 1
     assert rest.source == "**What the paper claims.** Much.\n\n## Parameters"
     assert sum(FIGURE in html for html in outputs_of(page)) == 1
-    # in its place a link, and the cell's other outputs in their order
+    # the fold of its code says where it went; the cell's other outputs keep their order
     (drawn,) = (cell for cell in page.cells if cell.source == "draw()")
     assert drawn.outputs[0].data["text/html"] == "<table>1</table>"
-    assert 'href="#opening"' in drawn.outputs[1].data["text/html"]
-    assert "And what" in drawn.outputs[2].data["text/html"]
+    assert "And what" in drawn.outputs[1].data["text/html"]
+    assert drawn.metadata.mystnb.code_prompt_show == "Show the code of the picture at the top of this page"
 
 
 @pytest.mark.parametrize("outputs", [[], [new_output("stream", text="too few models")], [shown("<table>1</table>")]])
@@ -210,8 +210,28 @@ def test_a_fold_is_named_by_what_it_holds():
     ]
     arrange(page)
     named = {cell.source: cell.metadata.get("mystnb", {}).get("code_prompt_show") for cell in page.cells}
-    assert named["draw()"] == "Show the code of the picture at the top"
+    assert named["draw()"] == "Show the code of the picture at the top of this page"
     assert named["table(parameters)"] == "Show the code of this table"
     assert named["figure(parameters)"] == "Show the code of this picture"
     assert named["measured = parameters"] is None  # a cell that names parameters is none of them
     assert page.cells[-1].metadata.tags == []
+
+
+def test_a_first_reading_shows_results_and_folds_their_code():
+    page = notebook(shown(FIGURE))
+    by_hand = {"tags": ["by-hand", "remove-output"]}
+    page.cells[6:] = [
+        new_code_cell("measured = 1", outputs=[new_output("stream", text="1")]),
+        new_code_cell("table", outputs=[shown("<table>1</table>")]),
+        new_code_cell("1 / 6", metadata=by_hand),
+        new_markdown_cell("## For the record\n\nCounts."),
+        new_code_cell("counts"),
+    ]
+    arrange(page)
+    tags = {cell.source: cell.metadata.tags for cell in page.cells if cell.cell_type == "code"}
+    assert tags["measured = 1"] == tags["table"] == ["hide-input"]
+    assert tags["1 / 6"] == by_hand["tags"]
+    assert tags["counts"] == []
+    assert tags['run = provlab_study.begin("tree", globals())'] == ["hide-cell"]
+    (table,) = (cell for cell in page.cells if cell.source == "table")
+    assert table.metadata.mystnb.code_prompt_show == "Show the code of this table"
