@@ -19,8 +19,8 @@ LINES: dict[str, tuple[str, Literal["-", "--", "-.", ":"], float]] = {
     "bridge": (style.INK, "-.", 1.1),
 }
 HOLLOW = ("later", "near")  # edges whose parent may not be among the models
-ROW, COLUMN = 0.21, 0.62  # inches a model, and a step of descent: names are legible on a phone
-_NAME = 1.6  # inches for the names of the last column
+ROW, COLUMN = 0.19, 0.62  # inches a model, and a step of descent: names are legible on a phone
+_NAME = 1.8  # inches for the names of the last column
 Edges = Sequence[tuple[str, str, str, bool, bool]]
 
 
