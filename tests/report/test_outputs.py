@@ -3,12 +3,15 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from provlab.modeldiff.excess import AmongSeeds
 from provlab.modeldiff.items import Answered, Paired
 from provlab.plots import format_interval, format_log10_p, format_number
 from provlab.report import views
+from provlab.report.difference import Difference
 from provlab.report.items import items_words
 from provlab.report.outputs import Cluster, Example, Output, loss_words, number, percent
 
@@ -77,3 +80,25 @@ def test_reports_write_an_interval_by_one_formatter():
     by_hand = re.compile(r"\{[^{}\n]*:[^{}\n]*\.\d+[fg%]\}[^{}\n]* to \{")
     for path in sorted(Path(views.__file__).parent.glob("*.py")):
         assert not by_hand.search(path.read_text(encoding="utf-8")), path.name
+
+
+def seeds_words(distances):
+    """What a report says of B beside other seeds, from the mean distances of A, B and the references."""
+    share = (0.2, 0.1, 0.3)
+    among = AmongSeeds(distances)
+    apart = SimpleNamespace(seeds=among, excess=among.excess, references=distances[2:], where="the text")
+    of = SimpleNamespace(
+        models=({"name": "a"}, {"name": "b"}), apart=apart, outputs=[Output(share, share, 0.5, 100.0, half=share)] * 2,
+        equal=False, text_loss=None, items=None, excess_words=lambda: "excess is 1",
+    )  # fmt: skip
+    return Difference._decided(of)[1]["seeds"]
+
+
+def test_a_model_is_called_the_farthest_where_it_is():
+    """Second of 62, p is 0.03: larger than another seed's, and one seed lies farther."""
+    rest = tuple(0.1 + 0.001 * k for k in range(60))
+    second = seeds_words((0.1, 1.0, 2.0, *rest[:-1]))
+    assert "is larger than another seed's (its rank among 62 models, p = 0.032)" in second
+    assert "farthest" not in second
+    assert "may be larger than another seed's (the farthest among 4 models, as one of 4 is" in seeds_words((1, 5, 2, 1))
+    assert "is not shown to be larger than another seed's" in seeds_words((1.0, 2.0, 5.0, 1.0))
