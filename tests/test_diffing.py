@@ -138,7 +138,7 @@ def test_no_number_stands_on_too_few_draws(models):
     few = {"length": 16, "z": (3.0, 5.4), "progress": False}
     result = provlab.diff(*pair, n=100, **few)
     assert not result.carried
-    assert "For one of A's inputs in Z" not in str(result)
+    assert "For each of A's inputs in Z" not in str(result)
     assert result.sides[0]["log10_inputs"] is None
     assert (result.to_json()["log10_more"], result.to_json()["summary"], result.ratios()) == (None, None, [])
     remedy = next(text for text in result.remedies() if "draws in Z are worth" in text)
@@ -179,7 +179,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     ):
         assert words in decision["sentence"]
     number = r"-?[\d.]+ \(-?[\d.]+ to -?[\d.]+\) nats per token"
-    costs = rf"(not shown to differ from A's \(by {number}\)|{number} (higher|lower) than A's)"
+    costs = rf"(not shown to differ from A's: the difference is {number}|{number} (higher|lower) than A's)"
     costs = f"On the given text B's loss is {costs}"
     assert re.search(costs, decision["sentence"])
     assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]

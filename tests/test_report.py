@@ -136,6 +136,18 @@ def test_html_of_a_comparison(related):
     assert "<img" in related._repr_html_()
 
 
+def test_a_notebook_shows_the_answer_the_picture_and_a_short_table(related):
+    html = related._repr_html_()
+    places = [html.index(part) for part in (related.answer(), "<figure", "<table", related.verdict()[:40], "<details")]
+    assert places == sorted(places)
+
+
+def test_a_table_that_is_longer_than_a_screen_folds():
+    long, short = (comparison({f"phi_u{'!' * k}": "no gate" for k in range(n)})._repr_html_() for n in (9, 8))
+    assert "<details><summary>statistic: 9 rows</summary><table>" in long
+    assert "statistic: 8 rows" not in short
+
+
 def test_html_escapes_what_it_did_not_write():
     result = comparison({"phi_u": "<script>alert(1)</script>"})
     html = replace(result, models=({"source": "<b>"}, {"source": "/b"}))._repr_html_()

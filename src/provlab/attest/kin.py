@@ -204,15 +204,13 @@ class Kin(views.Report):
     def _notes(self) -> list[str]:
         return [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
 
-    def parts(self) -> list[str | views.Table | views.Listed]:
+    def parts(self) -> list[views.Part]:
         """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
         same = {True: " (identical)", False: ""}
         values = [test["error"] or format_log10_p(test["adjusted_log10_p"]) for test in self.tests]
         names = [test["source"] + same[test["digest"] == self.digest] for test in self.tests]
         rows = list(zip(names, (test["test"] for test in self.tests), values, strict=True))
-        parts: list[str | views.Table | views.Listed] = [
-            views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)
-        ]
+        parts: list[views.Part] = [views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)]
         for outcome, words in _WEAKER.items():
             if some := self._named(outcome):
                 parts.append(f"{', '.join(some)}: {words}")

@@ -46,7 +46,7 @@ def show(shown: views.Report | card.Card, *, verbose: bool = False) -> None:
     sys.stdout.write(_FILLED.sub(r"\1", captured.get()))
 
 
-def _all(console: "Console", parts: Sequence["str | views.Table | views.Listed | card.Branch"]) -> None:
+def _all(console: "Console", parts: Sequence["views.Part | card.Branch"]) -> None:
     from rich.text import Text
 
     for part in parts:
@@ -58,6 +58,9 @@ def _all(console: "Console", parts: Sequence["str | views.Table | views.Listed |
         elif isinstance(part, views.Listed):
             console.print(Text(part.title, style="bold"))
             console.print(_labelled([("  -", line) for line in part.lines], between=1))
+        elif isinstance(part, views.Folded):
+            console.print(Text(part.title, style="bold"))
+            _all(console, part.parts)
         else:
             console.print(Text(part))
 

@@ -218,10 +218,10 @@ class Forest(views.Report):
         exact = all(registry.get(name).warrant == BY_THEOREM for name in self.statistics)
         return LEVELS if exact else LEVELS | {FAMILIES: CALIBRATED}
 
-    def parts(self) -> list[str | views.Table | views.Listed]:
+    def parts(self) -> list[views.Part]:
         """A table of edges for each family, what qualifies it, and what cannot be known."""
         names = short_names(self.sources)
-        parts: list[str | views.Table | views.Listed] = []
+        parts: list[views.Part] = []
         for family in self.families:
             if not family.edges:
                 continue

@@ -6,7 +6,15 @@ Names are loaded on first use: matplotlib and seaborn cost seconds, and printing
 from typing import TYPE_CHECKING
 
 from provlab.lazy import lazily
-from provlab.plots.numbers import format_count, format_duration, format_interval, format_log10_p, format_ratio
+from provlab.plots.numbers import (
+    format_count,
+    format_duration,
+    format_interval,
+    format_log10_p,
+    format_number,
+    format_range,
+    format_ratio,
+)
 
 if TYPE_CHECKING:
     from provlab.plots.blocks import block_bars
@@ -16,7 +24,8 @@ if TYPE_CHECKING:
     from provlab.plots.trees import forest
 
 __all__ = ["Figure", "block_bars", "forest", "pair_heatmap", "table"]
-__all__ += ["format_count", "format_duration", "format_interval", "format_log10_p", "format_ratio"]
+__all__ += ["format_count", "format_duration", "format_interval", "format_log10_p", "format_number"]
+__all__ += ["format_range", "format_ratio"]
 
 _HOMES = {"Figure": "figure", "block_bars": "blocks", "forest": "trees", "pair_heatmap": "pairs", "table": "tables"}
 __getattr__ = lazily(__name__, {name: f"provlab.plots.{home}" for name, home in _HOMES.items()})

@@ -7,8 +7,7 @@ def format_log10_p(log10_p: float) -> str:
     """Log10 p with one decimal and thousands separated: ``-7,520.2``; nothing for a missing value."""
     if math.isnan(log10_p):
         return "–"
-    rounded = round(log10_p, 1) + 0.0  # no "-0.0"
-    return f"{rounded:,.1f}"
+    return format_number(log10_p, ",.1f")
 
 
 def format_count(count: float) -> str:
@@ -21,9 +20,20 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio:.1f}x" if abs(ratio) < 10 else f"{ratio:,.0f}x"
 
 
-def format_interval(value: float, low: float, high: float, digits: int = 3) -> str:
+def format_number(value: float, spec: str = ".3f") -> str:
+    """Write a number by a format of Python's, as ``.2f``, ``+.1f``, ``.3g`` or ``.1%``; zero has no minus sign."""
+    sign = "+" if spec.startswith("+") else ""
+    return format(float(value), f"{sign}z{spec.removeprefix('+')}")
+
+
+def format_range(low: float, high: float, spec: str = ".3f") -> str:
+    """Write two ends: ``0.041 to 0.061``."""
+    return f"{format_number(low, spec)} to {format_number(high, spec)}"
+
+
+def format_interval(value: float, low: float, high: float, spec: str = ".3f") -> str:
     """Write an estimate with its interval: ``0.050 (0.041 to 0.061)``."""
-    return f"{value:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+    return f"{format_number(value, spec)} ({format_range(low, high, spec)})"
 
 
 def format_duration(seconds: float) -> str:

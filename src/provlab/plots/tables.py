@@ -68,7 +68,7 @@ def holds_log10_p(heading: str) -> bool:
 
 
 def _three_digits(value: float) -> str:
-    return f"{value:#.3g}"
+    return f"{value:z#.3g}"
 
 
 def _written(value: Any, write_float: Callable[[float], str]) -> str:

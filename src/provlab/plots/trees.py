@@ -19,7 +19,8 @@ LINES: dict[str, tuple[str, Literal["-", "--", "-.", ":"], float]] = {
     "bridge": (style.INK, "-.", 1.1),
 }
 HOLLOW = ("later", "near")  # edges whose parent may not be among the models
-ROW = 0.24  # inches a model
+ROW, COLUMN = 0.19, 0.62  # inches a model, and a step of descent: names are legible on a phone
+_NAME = 1.8  # inches for the names of the last column
 Edges = Sequence[tuple[str, str, str, bool, bool]]
 
 
@@ -39,10 +40,12 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
     require(models, "models: nothing to draw")
     places = _places(models, edges)
     deepest = max(x for x, _ in places.values())
-    figure = style.canvas(ROW * len(models) + 0.5)
+    shown = [relation for relation in LINES if any(edge[2] == relation for edge in edges)]
+    legend_rows = -(-len(shown) // 2) + any(relation in HOLLOW for relation in shown)
+    figure = style.canvas(ROW * len(models) + 0.2 * legend_rows + 0.2, COLUMN * deepest + _NAME)
     axes = figure.add_subplot()
     axes.set_axis_off()
-    axes.set(xlim=(-0.1, deepest + 1.0), ylim=(len(models) - 0.3, -0.7))
+    axes.set(xlim=(-0.1, deepest + _NAME / COLUMN), ylim=(len(models) - 0.3, -0.7))
     for a, b, relation, estimated, directed in edges:
         (x1, y1), (x2, y2) = places[a], places[b]
         color, line, width = LINES[relation]
@@ -62,13 +65,19 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
     handles = [
         Line2D([], [], color=color, linestyle=line, linewidth=width, label=words[relation])
         for relation, (color, line, width) in LINES.items()
-        if relation != "bridge" or any(edge[2] == relation for edge in edges)
+        if relation in shown
     ]
-    hollow = Line2D([], [], marker="o", linestyle="", markerfacecolor="white", markeredgecolor=style.MUTED)
-    hollow.set_label("a parent that may not be given")
-    handles.append(hollow)
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=style.SMALL)
+    if any(relation in HOLLOW for relation in shown):
+        hollow = Line2D([], [], marker="o", linestyle="", markerfacecolor="white", markeredgecolor=style.MUTED)
+        hollow.set_label("parent may not be given")
+        handles.append(hollow)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower left", ncols=2, fontsize=style.SMALL)
     counts = {relation: sum(edge[2] == relation for edge in edges) for relation in LINES}
+    caption = (
+        "An arrow points to the later of two models, and a thick one from a parent to its child. A hollow dot stands "
+        "where a parent may be missing, and pale edges are estimates."
+    )
     text = (
         f"{len(models)} models, {len(edges)} edges: {counts['descends']} of descent and {counts['merge']} into merges "
         f"show a parent; {counts['later']} say which is later and {counts['near']} only that two are near: the parent "
@@ -76,7 +85,7 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
     )
     ways = {True: "to", False: "and"}
     listed = "; ".join(f"{names[a]} {ways[way]} {names[b]} {words[relation]}" for a, b, relation, _, way in edges)
-    return Figure(figure, text, f"A forest of models. {text} Edges: {listed or 'none'}.")
+    return Figure(figure, f"{caption} {text}", f"A forest of models. {text} Edges: {listed or 'none'}.")
 
 
 def _places(models: Sequence[str], edges: Edges) -> dict[str, tuple[float, int]]:

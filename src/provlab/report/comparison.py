@@ -65,7 +65,11 @@ class Comparison(Tested):
         """Both models."""
         return "  against  ".join(model["source"] for model in self.models)
 
-    def parts(self) -> list[str | views.Table | views.Listed]:
+    def answer(self) -> str:
+        """The outcome."""
+        return f"{self._verdict.answer[:1].upper()}{self._verdict.answer[1:]}."
+
+    def parts(self) -> list[views.Part]:
         """Table, verdict, assumptions."""
         rows = []
         for record in self.records:

@@ -16,7 +16,7 @@ from provlab.modeldiff.excess import LEAST_GROUPS, PIECES_A_GROUP, Apart
 from provlab.modeldiff.items import Paired
 from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
-from provlab.plots.numbers import format_interval
+from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, cut, in_short
 from provlab.report.items import items_json, items_table, items_words
@@ -180,13 +180,14 @@ class Difference(views.Report):
         return f"{of} is {number(self.apart.excess)} nats per token"
 
     def decision(self) -> dict[str, Any]:
-        """What a reader decides by, each part with its interval; `sentence` holds all of it.
+        """What a reader decides by, each part with its interval; `sentence` holds all of it, `answer` its first part.
 
         Keys: equal (up to rounding), larger_than_another_seed (True, False, None where references are none or too few),
         excess, rank_p, concentration and place (in words), text_costs.
         """
         result, parts = self._decided()
-        return result | {"sentence": ". ".join(parts.values()) + "."}
+        first, *rest = (f"{words}." for words in parts.values())
+        return result | {"answer": first, "sentence": " ".join([first, *rest])}
 
     def _decided(self) -> tuple[dict[str, Any], dict[str, str]]:
         """The decision without its sentence, and the parts of the sentence under the labels that a card gives them."""
@@ -210,28 +211,34 @@ class Difference(views.Report):
         parts = {}
         if self.apart.seeds:
             p, least = self.apart.seeds.p(0.0), self.apart.seeds.least
-            among = f"among {len(self.apart.seeds.distances)} models"
+            among = f"its rank among {len(self.apart.seeds.distances)} models, p = {p:.2g}"
             result["larger_than_another_seed"] = p <= LEVEL if p > least or least <= LEVEL else None
             if p <= LEVEL:
-                larger = f"is larger than another seed's (the farthest {among}, p = {p:.2g})"
+                larger = f"is larger than another seed's ({among})"
             elif p == least:
-                larger = f"may be larger than another seed's (the farthest {among}, as one in {1 / p:.0f} is by chance)"
+                n = len(self.apart.seeds.distances)
+                larger = (
+                    f"may be larger than another seed's (the farthest among {n} models, as one of {n} is by chance)"
+                )
             else:
-                larger = f"is not shown to be larger than another seed's (its rank {among}, p = {p:.2g})"
-            parts["seeds"] = f"The change from {a} to {b} {larger} on {self.apart.where}: the {self.excess_words()}"
-        else:
-            parts["seeds"] = (
-                f"Whether the change from {a} to {b} is larger than another seed's is not known: no reference was "
-                "given (--reference MODEL, of A's recipe with another seed)"
-            )
+                larger = f"is not shown to be larger than another seed's ({among})"
+            parts["seeds"] = f"On {self.apart.where} the change from {a} to {b} {larger}. The {self.excess_words()}"
         result |= {"concentration": self.outputs[1].concentration("B"), "place": self.outputs[1].place("B")}
-        parts["apart"] = f"KL(B || A) is {number(self.outputs[1].divergence)} nats per token, {result['concentration']}"
+        parts["apart"] = (
+            f"B's outputs cost A {number(self.outputs[1].divergence)} nats per token more than they cost B. This "
+            f"distance, KL(B || A), is {result['concentration']}"
+        )
         if place := result["place"]:
             parts["where"] = place[:1].upper() + place[1:]
         if self.text_loss:
             parts["text"] = f"On {self.apart.where} B's loss is {loss_words(self.text_loss[2])}"
         if self.items:
             parts["answers"] = result["items"] = items_words(self.items)
+        if not self.apart.seeds:
+            parts["seeds"] = (
+                "Would another seed change as much? No reference was given, so this is not known (--reference MODEL, "
+                "of A's recipe with another seed)"
+            )
         return result, parts
 
     def finding(self) -> list[str]:
@@ -240,8 +247,8 @@ class Difference(views.Report):
             return [self.decision()["sentence"]]
         forth, back = (number(output.divergence) for output in self.outputs)
         sentences = [
-            f"KL(A || B), over what A writes, is {forth} nats per token, {self.outputs[0].concentration('A')}. "
-            f"KL(B || A), over what B writes, is {back}, {self.outputs[1].concentration('B')}."
+            f"KL(A || B), over what A writes, is {forth} nats per token and {self.outputs[0].concentration('A')}. "
+            f"KL(B || A), over what B writes, is {back} and {self.outputs[1].concentration('B')}."
         ]
         if self.apart.references:
             sentences.append(
@@ -253,7 +260,7 @@ class Difference(views.Report):
             more, low, high = self.compared.log10_more(seed=self.seed)
             open_ = " (the interval includes equality)" if low <= 0 <= high else ""
             sentences.append(
-                f"For one of A's inputs in Z, B has {_factor(more)} ({_factor(low)} to {_factor(high)}){open_}."
+                f"For each of A's inputs in Z, B has {_factor(more)} ({_factor(low)} to {_factor(high)}){open_}."
             )
         return sentences
 
@@ -304,7 +311,7 @@ class Difference(views.Report):
             "A divergence over what a model writes counts each output as often as the model writes it, at temperature "
             "1. It is the mean of the divergences of the laws of the next token, which never are negative; the nats of "
             "an output are their sum over it.",
-            f"Z is {low:.3f} to {high:.3f} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
+            f"Z is {format_range(low, high)} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
             "each counted once, and nearly all of these lie at its upper end; another Z gives others.",
             "Each model wrote its inputs with known probability, so that weights are numbers of inputs and nothing has "
             f"to converge; 95% intervals are by resampling {N_CHAINS} groups of draws."
@@ -333,13 +340,13 @@ class Difference(views.Report):
         rows = []
         if self.text_loss:
             rows.append(both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"))
-            rows.append(("  B's less A's", "", number(self.text_loss[2])))
+            rows.append(("  B's minus A's", "", number(self.text_loss[2])))
         return [
             *rows,
-            both("divergence of the other from it (nats per token)", lambda s: number(s["divergence"]), "divergence"),
-            both("half of that lies in so much of what it writes", lambda s: percent(s["half"]), "half"),
-            both("of what it writes, less likely for the other", lambda s: percent(s["less_likely"]), "half"),
-            both("  a normal log ratio would give", lambda s: f"{s['if_normal']:.1%}", "half"),
+            both("distance of the other from it (nats per token)", lambda s: number(s["divergence"]), "divergence"),
+            both("share of its outputs that carries half of that", lambda s: percent(s["half"]), "half"),
+            both("share that the other finds less likely", lambda s: percent(s["less_likely"]), "half"),
+            both("  expected of any two models so far apart", lambda s: f"{s['if_normal']:.1%}", "half"),
         ]
 
     def rows(self) -> list[tuple[str, str, str]]:
@@ -356,7 +363,7 @@ class Difference(views.Report):
             both("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"])),
             both("of them in Z for the other too", lambda s: percent(s["common"])),
             both("PD: the other finds them less likely", lambda s: percent(s["disagreement"])),
-            both("D at 5%, 50%, 95%", lambda s: ", ".join(f"{value:+.3g}" for value in s["quantiles"])),
+            both("D at 5%, 50%, 95%", lambda s: ", ".join(format_number(value, "+.3g") for value in s["quantiles"])),
         ]
 
     def distances(self) -> views.Table:
@@ -387,7 +394,7 @@ class Difference(views.Report):
         both = [side[0] / (side[0].sum() or 1.0) for side in (bars.a, bars.b)]  # each of its own inputs
         unit = max(side.max() for side in both) / _BAR or 1.0
         rows = [
-            (f"{low:+.3g} to {high:+.3g}", "#" * round(a / unit), "#" * round(b / unit))
+            (format_range(low, high, "+.3g"), "#" * round(a / unit), "#" * round(b / unit))
             for low, high, a, b in zip(bars.edges[:-1], bars.edges[1:], *both, strict=True)
         ]
         header = ("D, nats per token", "A's inputs".ljust(_BAR), "B's inputs".ljust(_BAR))
@@ -398,7 +405,7 @@ class Difference(views.Report):
         a, b = self.models
         return f"{a['source']} (A)  against  {b['source']} (B), seed {self.seed}"
 
-    def parts(self) -> list[str | views.Table | views.Listed]:
+    def parts(self) -> list[views.Part]:
         """The decision, what the models write, counts over Z, what is not to be relied on, assumptions."""
         beside = [views.Listed("Assumed", self.assumptions())]
         if self.remedies():
@@ -406,7 +413,7 @@ class Difference(views.Report):
         if self.equal:
             return [self.decision()["sentence"], views.Table(["", "A", "B"], self.written_rows()), *beside]
         inputs = [
-            (side, f"{example.difference:+.3f}", example.marked())
+            (side, format_number(example.difference, "+.3f"), example.marked())
             for side, examples in zip("AB", self.examples, strict=True)
             for example in examples
         ]
@@ -414,17 +421,22 @@ class Difference(views.Report):
         return [
             self.decision()["sentence"],
             *([items_table(self.items)] if self.items else []),
-            "Over what each model writes: where the divergence is.",
-            views.Table(["", "A", "B"], self.written_rows()),
-            lines_table(self.outputs),
-            groups_table(self.outputs),
-            by_z_table(self.outputs),
-            self.distances(),
-            "Over Z, each input counted once, however rarely it is written (the paper's question).",
-            *self.finding()[-1:] * self.carried,
-            views.Table(["", "A", "B"], self.rows()),
-            *([views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []),
-            *[views.Table(["inputs of", "D, both ends", header], inputs, right=(1,))] * bool(inputs),
+            views.Table(["over what each model writes", "A", "B"], self.written_rows()),
+            views.Folded("Lines that the other model disputes most", [lines_table(self.outputs)]),
+            views.Folded("Groups of disputed outputs", [groups_table(self.outputs)]),
+            views.Folded(
+                "The distance by range of loss, and on one text", [by_z_table(self.outputs), self.distances()]
+            ),
+            views.Folded(
+                "Counts of inputs, the paper's question",
+                [
+                    "Each input in Z counts once, however rarely a model writes it.",
+                    *self.finding()[-1:] * self.carried,
+                    views.Table(["over inputs in Z", "A", "B"], self.rows()),
+                    *([views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []),
+                    *[views.Table(["inputs of", "D, both ends", header], inputs, right=(1,))] * bool(inputs),
+                ],
+            ),
             *beside,
         ]
 
@@ -456,8 +468,8 @@ class Difference(views.Report):
             labels=("A's inputs", "B's inputs"),
             xlabel="D = NLL of A - NLL of B (nats per token)",
             caption=f"Left of zero {self.models[1]['name']} (B) finds an input less likely than "
-            f"{self.models[0]['name']} (A) does, right of zero more likely (one unit: the number of A's inputs; "
-            f"bands: 95%). {self.finding()[-1]}",
+            f"{self.models[0]['name']} (A) does; right of zero B finds it more likely. Heights count inputs, in units "
+            "of all of A's, and bands are 95% intervals.",
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -507,9 +519,9 @@ def ratio_text(ratio: Mapping[str, Any]) -> str:
     if "error" in ratio:
         return "none: R3 holds too few draws" if "R3" in ratio["error"] else str(ratio["error"])
     shown = [
-        f"{v:.2f}"
+        format_number(v, ".2f")
         if low is not None and low == high
-        else f"{v:.2f} ({low:.2f} to {'∞' if high is None else f'{high:.2f}'})"
+        else format_interval(v, low, math.inf if high is None else high, ".2f").replace("inf", "∞")
         for v, low, high in zip(ratio["value"], ratio["low"], ratio["high"], strict=True)
     ]
     return " : ".join(shown) + ("" if ratio["reference"] == "PD_AB" else f" relative to {ratio['reference']}")
@@ -541,4 +553,4 @@ def _factor(log10: float) -> str:
 
 def _interval(values: list[float]) -> str:
     value, low, high = values
-    return format_interval(value, low, high, digits=2)
+    return format_interval(value, low, high, ".2f")

@@ -4,6 +4,7 @@ from typing import Any
 
 from provlab.inference import pvalues
 from provlab.modeldiff.items import Paired
+from provlab.plots.numbers import format_interval
 from provlab.report import views
 from provlab.report.outputs import finite, loss_words
 
@@ -15,13 +16,14 @@ def items_words(paired: Paired) -> str:
     """Changes from A to B over the items, and whether they are more than chance."""
     wrong, right = paired.turned
     a, b = paired.accuracy()
-    points = "{:+.1f} ({:+.1f} to {:+.1f})".format(*(100 * value for value in paired.more_right()))
+    value, low, high = (100 * share for share in paired.more_right())
     shown = "more than chance changes" if paired.p <= _LEVEL else "not shown to be more than chance changes"
     repeated = f"; {paired.repeated:,} lines ask one of these again and are left out" if paired.repeated else ""
     return (
-        f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%} ({points} points); {wrong} "
-        f"turned wrong and {right} right, {shown} (McNemar's exact test, {pvalues.in_words(paired.p)}). On the right "
-        f"answers B's loss is {loss_words(paired.costs())}{repeated}"
+        f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%}, a change of "
+        f"{format_interval(value, low, high, '+.1f')} points. {wrong} turned wrong and {right} right, {shown} "
+        f"(McNemar's exact test, {pvalues.in_words(paired.p)}). On the right answers B's loss is "
+        f"{loss_words(paired.costs())}{repeated}"
     )
 
 

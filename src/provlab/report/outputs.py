@@ -6,7 +6,7 @@ from html import escape
 
 import numpy as np
 
-from provlab.plots.numbers import format_interval
+from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
 
 MARKED, _FULL = 1.0, 6.0  # nats of a token: from the first it is in brackets, divided by the second is its opacity
@@ -53,7 +53,7 @@ class Example:
                 continue
             plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= MARKED else piece)
             color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
-            coloured.append(f"<span title='D = {d:+.2f}' style='{color}'>{escape(piece)}</span>")
+            coloured.append(f"<span title='D = {format_number(d, '+.2f')}' style='{color}'>{escape(piece)}</span>")
         text = "".join(plain)
         short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
         return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
@@ -114,10 +114,10 @@ class Output:
     def concentration(self, side: str) -> str:
         """In how much of what a model writes half of the divergence lies."""
         if self.half is None:
-            return f"and no output of {side} differs"
+            return f"nowhere: no output of {side} differs"
         _, low, high = self.half
-        how = "concentrated (" if high < _CONCENTRATED else "spread out (" if low > _EVEN else "uneven ("
-        return f"{how}half of it lies in {percent(self.half)} of what {side} writes)"
+        how = "concentrated" if high < _CONCENTRATED else "spread out" if low > _EVEN else "uneven"
+        return f"{how}: half of it lies in {percent(self.half)} of {side}'s outputs"
 
     def place(self, side: str) -> str:
         """The largest group of disputed outputs, and the token at which most of them part first, if most do at one."""
@@ -125,8 +125,8 @@ class Output:
             return ""
         largest = self.groups[0]
         words = (
-            f"its largest group ({' | '.join(largest.tokens)}) is {percent(largest.share)} of what {side} writes and "
-            f"carries {percent(largest.divergence)} of the divergence"
+            f"the largest group of disputed outputs ({' | '.join(largest.tokens)}) is {percent(largest.share)} of "
+            f"{side}'s outputs and carries {percent(largest.divergence)} of the distance"
         )
         if largest.first and largest.first[1] >= _MOST:
             token, share = largest.first
@@ -141,9 +141,7 @@ def lines_table(outputs: Sequence[Output]) -> views.Table:
         (side, f"{line.nats:.1f}", percent(line.share), percent(line.divergence), line.example.marked())
         for side, line in sorted(of_both, key=lambda pair: -pair[1].nats)
     ]
-    return views.Table(
-        ("written by", "nats", "of what it writes", "of the divergence", _headed("line")), rows, right=(1,)
-    )
+    return views.Table(("written by", "nats", "of its outputs", "of the distance", _headed("line")), rows, right=(1,))
 
 
 def groups_table(outputs: Sequence[Output]) -> views.Table:
@@ -155,7 +153,7 @@ def groups_table(outputs: Sequence[Output]) -> views.Table:
             cells = (side, " | ".join(group.tokens), percent(group.share), percent(group.divergence), first)
             for k, example in enumerate(group.members):
                 rows.append((*(cells if k == 0 else ("",) * len(cells)), example.marked()))
-    header = ("written by", "most at the tokens", "of what it writes", "of the divergence", "part first at")
+    header = ("written by", "most at the tokens", "of its outputs", "of the distance", "part first at")
     return views.Table((*header, _headed("output")), rows)
 
 
@@ -167,7 +165,7 @@ def by_z_table(outputs: Sequence[Output]) -> views.Table:
         for place in ("below Z", "in Z", "above Z")
         if a.by_z and b.by_z
     ]
-    header = ("", "of what A writes", "of KL(A || B)", "of what B writes", "of KL(B || A)")
+    header = ("", "of A's outputs", "of KL(A || B)", "of B's outputs", "of KL(B || A)")
     return views.Table(header, rows)
 
 
@@ -178,25 +176,23 @@ def _headed(what: str) -> views.Marked:
 def percent(share: Sequence[float]) -> str:
     """A share and its 95% interval; one that was seen is never 0.0%."""
     value, low, high = share
-    shown = "<0.1%" if 0 < value < 0.0005 else f"{value:.1%}"
-    return f"{shown} ({low:.1%} to {high:.1%})"
+    shown = "<0.1%" if 0 < value < 0.0005 else format_number(value, ".1%")
+    return f"{shown} ({format_range(low, high, '.1%')})"
 
 
 def number(values: Sequence[float]) -> str:
     """A number and its 95% interval, or the number and that it has none."""
     value, low, high = values
     if not (np.isfinite(low) and np.isfinite(high)):
-        return f"{value:.3g} (no interval)"
-    if 0 < abs(value) < 0.01:
-        return f"{value:.2g} ({low:.2g} to {high:.2g})"
-    return format_interval(value, low, high)
+        return f"{format_number(value, '.3g')} (no interval)"
+    return format_interval(value, low, high, ".2g" if 0 < abs(value) < 0.01 else ".3f")
 
 
 def loss_words(apart: Sequence[float]) -> str:
     """B's loss beside A's in words, from the difference: higher, lower, or not shown to differ."""
     value, low, high = apart
     if not (low > 0 or high < 0):  # an end that is missing shows nothing
-        return f"not shown to differ from A's (by {number(apart)} nats per token)"
+        return f"not shown to differ from A's: the difference is {number(apart)} nats per token"
     lower = value < 0
     by = number([-value, -high, -low] if lower else apart)
     return f"{by} nats per token {'lower' if lower else 'higher'} than A's (perplexity {np.exp(value):.3g} times A's)"

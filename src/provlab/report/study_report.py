@@ -219,7 +219,11 @@ class StudyReport(Tested):
         tone = RELATED if related else QUIET if counts[NOT_REJECTED] else OPEN
         return Card(answer, tone, body, [(label, text) for label, text in remarks if text])
 
-    def parts(self) -> list[str | views.Table | views.Listed]:
+    def answer(self) -> str:
+        """How many pairs there are, by outcome."""
+        return self.card().answer
+
+    def parts(self) -> list[views.Part]:
         """The summary, what qualifies it, the pairs that are rejected, and the reasons of failures."""
         summary = self.summary().astype(str)
         table = views.Table(list(summary.columns), summary.to_numpy().tolist(), right=(1, 2, 3, 4, 5))

@@ -25,6 +25,7 @@ _STYLE = (
     "th,td{text-align:left;vertical-align:top;padding:.2em .8em .2em 0;border-bottom:1px solid #ddd}"
     ".number{text-align:right;white-space:nowrap}code{white-space:pre-wrap;overflow-wrap:anywhere}figure{margin:1em 0}"
 )
+MOST_ROWS = 8  # of a table that a notebook shows open
 WIDTH, LONGEST_RULE = 100, 60  # characters: of a line of text, and of the rule below a heading
 
 
@@ -114,6 +115,26 @@ class Listed:
         return f"<details><summary>{escape(self.title)}</summary><ul>{lines}</ul></details>"
 
 
+@dataclass(frozen=True)
+class Folded:
+    """Tables and sentences under a heading, folded in a notebook."""
+
+    title: str
+    parts: Sequence[str | Table]
+
+    def __str__(self) -> str:
+        parts = [fill(part, WIDTH) if isinstance(part, str) else str(part) for part in self.parts]
+        return "\n\n".join([self.title, *parts])
+
+    def html(self) -> str:
+        """The same for a notebook."""
+        parts = [f"<p>{escape(part)}</p>" if isinstance(part, str) else part.html() for part in self.parts]
+        return f"<details><summary>{escape(self.title)}</summary>{''.join(parts)}</details>"
+
+
+Part = str | Table | Listed | Folded
+
+
 class Report(ABC):
     """A result that prints as text and shows itself in a notebook, both from one list of parts."""
 
@@ -122,12 +143,16 @@ class Report(ABC):
         """The first line."""
 
     @abstractmethod
-    def parts(self) -> Sequence[str | Table | Listed]:
+    def parts(self) -> Sequence[Part]:
         """Return tables, paragraphs and lists, in their order."""
+
+    def answer(self) -> str:
+        """Return what stands first in a notebook, if the title and the first part do not say it."""
+        return ""
 
     @abstractmethod
     def drawn(self) -> "Figure | None":
-        """Return the picture that stands below them in a notebook, None if there is nothing to draw."""
+        """Return the picture that stands below the answer in a notebook, None if there is nothing to draw."""
 
     @abstractmethod
     def card(self) -> Card:
@@ -138,10 +163,13 @@ class Report(ABC):
         return "\n\n".join([self.title(), *parts])
 
     def _repr_html_(self) -> str:
-        parts = [f"<p>{escape(part)}</p>" if isinstance(part, str) else part.html() for part in self.parts()]
-        figure = self.drawn()
-        picture = figure.to_html() if figure else ""
-        return f"<div class='comparison'><p><b>{escape(self.title())}</b></p>{''.join(parts)}{picture}</div>"
+        # the answer, one picture, and a table that a screen holds; what is longer folds
+        parts = [*filter(None, [self.answer()]), *self.parts()]
+        shown = [_shown(part) for part in parts]
+        if figure := self.drawn():
+            below = next((i for i, part in enumerate(parts) if not isinstance(part, str)), len(parts))
+            shown.insert(below, figure.to_html())
+        return f"<div class='comparison'><p><b>{escape(self.title())}</b></p>{''.join(shown)}</div>"
 
     def to_page(self, below: Sequence[Table | Listed] = ()) -> str:
         """Return the same, and more parts below it, as one HTML file that needs no other; nothing in it is folded."""
@@ -149,6 +177,14 @@ class Report(ABC):
         title = f"<title>{escape(self.title())}</title>"
         body = (self._repr_html_() + "".join(part.html() for part in below)).replace("<details>", "<details open>")
         return f"<!doctype html><html lang='en'><head>{head}{title}</head><body>{body}</body></html>\n"
+
+
+def _shown(part: Part) -> str:
+    if isinstance(part, str):
+        return f"<p>{escape(part)}</p>"
+    if isinstance(part, Table) and len(part.rows) > MOST_ROWS:
+        return Folded(f"{part.header[0]}: {len(part.rows)} rows", [part]).html()
+    return part.html()
 
 
 def numbers(outcome: Outcome | None) -> dict[str, float]:

@@ -96,4 +96,4 @@ def size_table(rows: Sequence[SizeRow]) -> pd.DataFrame:
 
 
 def _in_words(sizes: Iterable[Size]) -> dict[str, str]:
-    return {f"≤ {size.level:g}": format_interval(size.share, size.low, size.high, 4) for size in sizes}
+    return {f"≤ {size.level:g}": format_interval(size.share, size.low, size.high, ".4f") for size in sizes}

@@ -15,6 +15,7 @@ from provlab.modeldiff.composition import label_share
 from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import SequenceModel
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
+from provlab.plots import format_number
 from provlab.report import difference
 from provlab.zoo import corpus
 from provlab_study.model_diff.labels import TextKinds, repetition
@@ -66,7 +67,9 @@ def published_and_ours(
                     "published D": f"{line['D_min']} to {line['D_max']}",
                     "published ratio": " : ".join(line[term] for term in TERMS) if first else "",
                     "our inputs": f"{side}: {short[source]}",
-                    "our D, 1% to 99%": " to ".join("unknown" if end is None else f"{end:.2f}" for end in extent),
+                    "our D, 1% to 99%": " to ".join(
+                        "unknown" if end is None else format_number(end, ".2f") for end in extent
+                    ),
                     "ours by R3": difference.ratio_text(ours.by_r3) if first else "",
                     "ours by count": difference.ratio_text(ours.by_count) if first else "",
                 }

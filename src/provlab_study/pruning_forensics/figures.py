@@ -72,8 +72,8 @@ def block_arrows(maps: Sequence[MapRecord], *, level: float, caption: str = "") 
         axes.set_title(f"{short_name(record.parent)} to\n{_name(record)}", fontsize=style.SMALL + 0.5)
         words.append(f"{_name(record)}: {called.sum()} of its {n_child} blocks found{_mistakes(record, level)}")
     text = (
-        "Left the parent's blocks, right the child's; an arrow where a pair is called, the wider the smaller p; "
-        f"hollow: no partner. Dotted behind: what was kept in truth. {'; '.join(words)}."
+        "The parent's blocks stand at the left; a wider arrow has a smaller p, and a hollow block has no partner. "
+        f"Dotted behind: what was kept in truth. {'; '.join(words)}."
     )
     return Figure(figure, f"{caption} {text}".strip(), f"Arrows from blocks of parents to blocks of children. {text}")
 

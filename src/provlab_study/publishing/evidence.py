@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from provlab.errors import ParameterError
+from provlab.plots import format_log10_p, format_number
 from provlab.report.study_report import StudyReport
 from provlab.statistics import get as get_statistic
 from provlab.statistics.results import BlockResult, MissingDetailError
@@ -119,14 +120,17 @@ class Bar:
 
     @property
     def margin(self) -> str:
-        """In words, as ``largest phi_U: 12.3 below -30`` or ``...: mean 2.1 below -12, spread 3.4``."""
+        """In words, as ``largest phi_U: -42.3, 12.3 below the bar of -30``."""
         if np.isnan(self.middle):
             return f"{self.what}: no value"
-        side = "above" if (self.middle >= 0) == self.above else "below"
-        words = f"{self.what}: {'mean ' * (len(self.values) > 1)}{_number(abs(self.middle))} {side} {self.at:g}"
+        several = len(self.values) > 1
+        value = f"{'mean ' * several}{_number(float(np.mean(self.values)))}"
         if self.interval:
-            return f"{words} (95% interval {_number(self.interval[0])} to {_number(self.interval[1])})"
-        return f"{words}, spread {_number(self.spread)}" if len(self.values) > 1 else words
+            value += f" (95% interval {_number(self.interval[0])} to {_number(self.interval[1])})"
+        side = "above" if (self.middle >= 0) == self.above else "below"
+        off = f"{_number(abs(self.middle))} {side}" if self.middle else "at"
+        words = f"{self.what}: {value}, {off} the bar of {self.at:g}"
+        return f"{words}, spread {_number(self.spread)}" if several and not self.interval else words
 
 
 OLD = "its records are those of another version: run its page again"
@@ -253,8 +257,8 @@ def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: 
 
 
 def log10_words(value: float) -> str:
-    return f"log10 p = {value:,.1f}"
+    return f"log10 p = {format_log10_p(value)}"
 
 
 def _number(value: float) -> str:
-    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.2g}"
+    return format_number(value, ",.1f" if abs(value) >= 10 else ".2g")

@@ -10,6 +10,7 @@ from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_
 from provlab_study.publishing.page import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
+SHOWN = 160  # characters of a value in the box of a claim that holds; the whole folds
 _TRUTH: dict[str, bool | str | None] = {
     HOLDS: True,
     HOLDS_POST_HOC: True,
@@ -65,28 +66,52 @@ class Judgement:
             else f"{self.claim['predicate']['name']}(...)"
         )
 
-    def _rows(self) -> list[tuple[str, str]]:
+    def _rows(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+        """The findings, and how they were judged; a claim that fails or was not run folds no finding."""
         verdict = self.verdict
-        rows = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
-        rows += [("Why", verdict.why), ("Rule", self.rule)]
+        findings = [("Ours", verdict.ours), ("Margin", verdict.margin), ("Replicates", verdict.replicates)]
+        reasons = [("Why", verdict.why), ("Rule", self.rule)]
+        if verdict.status in (FAILS, NOT_RUN):
+            findings.append(reasons.pop(0))
+        elif verdict.status == WITHIN_SPREAD:  # the reason is the margin that decides
+            findings[1], reasons[0] = reasons[0], findings[1]
+        else:
+            whole = findings
+            findings = [(name, _beginning(text)) for name, text in whole]
+            reasons[:0] = [row for row in whole if row not in findings]
         if not self.counts:
-            rows.append(("Scoreboard", f"not judged in the profile {self.profile}"))
-        return [(name, text) for name, text in rows if text]
+            reasons.append(("Scoreboard", f"not judged in the profile {self.profile}"))
+        findings, reasons = ([(name, text) for name, text in rows if text] for rows in (findings, reasons))
+        return findings, reasons
 
     def __repr__(self) -> str:
         """Plain text."""
         head = f"{self.claim['id']} {claims.words(self.verdict.status)}: {self.claim['statement']}"
-        return "\n".join([head, *(f"{name}: {text}" for name, text in self._rows())])
+        findings, reasons = self._rows()
+        whole = dict(findings + reasons)
+        return "\n".join([head, *(f"{name}: {text}" for name, text in whole.items())])
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         sign, color = SIGNS[self.verdict.status]
-        rows = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in self._rows())
+        findings, reasons = (
+            "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in rows) for rows in self._rows()
+        )
         html = (
             f'<div class="provlab-judgement"><p><strong>{self.claim["id"]} <span style="color:{color}">{sign} '
             f"{claims.words(self.verdict.status)}</span></strong>: {escape(self.claim['statement'])}</p>"
-            f"<dl>{rows}</dl></div>"
+            f"<dl>{findings}</dl><details><summary>How it was judged</summary><dl>{reasons}</dl></details></div>"
         )
         return {"text/html": html, "text/plain": repr(self)}, {"claim": self.claim["id"]}
+
+
+def _beginning(text: str) -> str:
+    """As many parts of a text, divided by semicolons, as fit into some lines, and a mark if there are more."""
+    shown, *rest = text.split("; ")
+    for part in rest:
+        if len(shown) + len(part) > SHOWN:
+            return f"{shown}; …"
+        shown = f"{shown}; {part}"
+    return shown
 
 
 #: a sentence rests on a judgement, on several of which all must hold, on a condition, or on None: not tried

@@ -129,7 +129,7 @@ def allowance_summary(rows: Sequence[Mapping[str, Any]]) -> tuple[pd.DataFrame, 
         {"models": row["models"], "matched": BOTH[row["statistic"]], "pairs": row["n_pairs"], "units": row["width"]}
         | {"in common": f"{row['common']:.1f}, at most {row['most']}"}
         | {
-            f"{s.level:g}, {word}": format_interval(s.size, s.low, s.high, 4)
+            f"{s.level:g}, {word}": format_interval(s.size, s.low, s.high, ".4f")
             for form, word in zip(forms, ("paper", "allowance"), strict=True)
             for s in row[form]
         }
@@ -226,7 +226,7 @@ def pairs_of_blocks(
             }
             values = np.concatenate([m.log10_p[np.eye(len(m.log10_p), dtype=bool) == equal] for m in maps.values()])
             size = units.actual_sizes(matchings, (0.05,), n_draws=n_draws, rng=rng)[0]
-            interval = format_interval(size.size, size.low, size.high, 4)
+            interval = format_interval(size.size, size.low, size.high, ".4f")
             rows.append(
                 {
                     "models": kind,

@@ -38,7 +38,7 @@ def differences_against_truth(
     sampled, naive
         Reweighted samples, and samples without weights, which are scaled to the area of the truth.
     """
-    figure = style.canvas(4.2)
+    figure = style.canvas(3.4)
     panels = figure.subplots(2, 1, sharex=True)
     spots, off = [], 0.0
     sides: tuple[Side, Side] = ("A", "B")

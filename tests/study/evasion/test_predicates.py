@@ -133,7 +133,7 @@ def unjudged_pairs_found(frame):
     [
         (
             lambda frame: spoil(frame, "log10_p", -12.0, a="a", b="a1", statistic="phi_match"),
-            "largest phi_match of a dependent pair: 18.0 above -30",
+            "largest phi_match of a dependent pair: -12.0, 18.0 above the bar of -30",
         ),
         (
             lambda frame: spoil(frame, "log10_p", -9.0, a="a", b="b", statistic="phi_match"),
@@ -170,7 +170,7 @@ def broken(**changed):
 
 def test_invariants_break():
     assert broken().status == "holds"
-    assert broken().margin.startswith("largest M_a of a disguised pair: 0.45 below 0.55")
+    assert broken().margin.startswith("largest M_a of a disguised pair: 0.1, 0.45 below the bar of 0.55")
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,12 @@ def test_invariants_break():
         ({"disguised": [0.9, 0.8]}, "still separates"),
         ({"dependent": [0.9, 0.1]}, "does not separate even undisguised"),
         # told apart by a thousandth, and hidden by as little
-        ({"dependent": [0.501], "disguised": [0.499], "independent": [0.4985]}, "groups are apart: 0.098 below 0.1"),
+        (
+            {"dependent": [0.501], "disguised": [0.499], "independent": [0.4985]},
+            "groups are apart: 0.0025, 0.098 below the bar of 0.1",
+        ),
         # one pair that breaks does not make an invariant break
-        ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.35 above 0.55"),
+        ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.9, 0.35 above the bar of 0.55"),
     ],
 )
 def test_invariants_that_do_not_break(changed, why):

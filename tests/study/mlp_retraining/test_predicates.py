@@ -38,8 +38,8 @@ def test_replicates_near_the_bar_are_within_their_spread():
 NAN = float("nan")
 # what is planted, how, and what the verdict says of it
 PLANTS = {
-    "weakest block: 0.1 above -12": lambda rows: rows[2].update(log10_p=-11.9),
-    "weakest block: 0 below -12": lambda rows: rows[2].update(log10_p=-12.0),
+    "weakest block: -11.9, 0.1 above the bar of -12": lambda rows: rows[2].update(log10_p=-11.9),
+    "weakest block: -12.0, at the bar of -12": lambda rows: rows[2].update(log10_p=-12.0),
     "weakest block: no value": lambda rows: rows[1].update(log10_p=NAN),
     "a stranger's block is at or below -3": lambda rows: rows[1].update(log10_p_stranger=-3.0),
     "a stranger's blocks together are at -6.4": lambda rows: [row.update(log10_p_stranger=-2.9) for row in rows],

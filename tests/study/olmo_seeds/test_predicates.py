@@ -99,7 +99,9 @@ def test_own_seeds_uniform_and_one_initialisation_found_holds(seeds: Bench) -> N
     assert "of 20 pairs of one initialisation are found by phi_u 20, phi_l2 0, phi_l2_blocks 20" in verdict.ours
     assert "by the paper's form phi_u 0.05 to 0.95" in verdict.ours
     # of 80 p-values the smallest is 0.05, of 4 tests of uniformity none rejects, and 1e-40 over 80 tests or 1e-6
-    assert verdict.margin.startswith("smallest p of a pair with own seeds, by Holm, log10: 2 above -2; smallest p of")
+    assert verdict.margin.startswith(
+        "smallest p of a pair with own seeds, by Holm, log10: 0, 2 above the bar of -2; smallest p of"
+    )
     assert "not refuted" in verdict.why
 
 

@@ -39,8 +39,8 @@ def test_blocks_mapped(maps):
     assert "6 of 6 kept blocks of 2 children, the weakest log10 p = -30.0; 0 of 30 other pairs" in verdict.ours
     assert "0 of 36 with strangers" in verdict.ours
     # -30 times 18 tests; no other pair is below 0.05
-    assert "weakest kept pair by Holm, log10 p: 26.7 below -2" in verdict.margin
-    assert "strongest other pair by Holm, log10 p: 1.9 above -2" in verdict.margin
+    assert "weakest kept pair by Holm, log10 p: -28.7, 26.7 below the bar of -2" in verdict.margin
+    assert "strongest other pair by Holm, log10 p: -0.1, 1.9 above the bar of -2" in verdict.margin
     assert "3 of 3 kept blocks of 1 children" in judge(maps, "width").ours
 
 
@@ -115,15 +115,18 @@ def test_units_recovered():
         "in one block; 0 of 131 units named are kept ones of another place"
     )
     # Clopper-Pearson of 130 in 131 and in 200
-    assert "precision of the exact place: 0.042 above 0.95 (95% interval 0.96 to 1)" in verdict.margin
-    assert "recall: 0.15 above 0.5 (95% interval 0.58 to 0.72)" in verdict.margin
+    assert "precision of the exact place: 0.99 (95% interval 0.96 to 1), 0.042 above the bar of 0.95" in verdict.margin
+    assert "recall: 0.65 (95% interval 0.58 to 0.72), 0.15 above the bar of 0.5" in verdict.margin
     assert judge_units([unit_row(96, 100)]).status == "within_its_spread"
 
 
 def test_kept_units_named_at_wrong_places_fail():
     verdict = judge_units([unit_row(0, 90, kept_ones=90), unit_row(0, 41, kept_ones=40)])
     assert verdict.status == "fails"
-    assert "precision of the exact place: 0.95 below 0.95 (95% interval 0 to 0.028), on the wrong side" in verdict.why
+    assert (
+        "precision of the exact place: 0 (95% interval 0 to 0.028), 0.95 below the bar of 0.95, on the wrong side"
+        in verdict.why
+    )
     assert "2 blocks are no better than naming units at random" in verdict.why
     assert "130 of 131 units named are kept ones of another place" in verdict.ours
     assert judge_units([unit_row(90), unit_row(32, 40, kept_ones=40)]).status == "fails"  # eight of 130 shuffled
@@ -132,11 +135,14 @@ def test_kept_units_named_at_wrong_places_fail():
 @pytest.mark.parametrize(
     ("rows", "why"),
     [
-        ([unit_row(90), unit_row(40, 50)], "precision of the exact place: 0.021 below 0.95"),
-        ([unit_row(60), unit_row(30)], "recall: 0.05 below 0.5"),
+        (
+            [unit_row(90), unit_row(40, 50)],
+            "precision of the exact place: 0.93 (95% interval 0.87 to 0.97), 0.021 below the bar of 0.95",
+        ),
+        ([unit_row(60), unit_row(30)], "recall: 0.45 (95% interval 0.38 to 0.52), 0.05 below the bar of 0.5"),
         ([unit_row(99), unit_row(4, 5)], "1 blocks are no better than naming units at random"),
         ([unit_row(99), unit_row(0)], "1 blocks are no better"),
-        ([unit_row(0)], "recall: 0.5 below 0.5"),
+        ([unit_row(0)], "recall: 0 (95% interval 0 to 0.036), 0.5 below the bar of 0.5"),
     ],
 )
 def test_units_not_recovered(rows, why):

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from provlab.errors import ParameterError
-from provlab_study.publishing.evidence import FAILS, HOLDS, WITHIN_SPREAD, Bar, judge
+from provlab_study.publishing.evidence import FAILS, HOLDS, WITHIN_SPREAD, Bar, ClaimStatus, judge
+from provlab_study.publishing.judgement import Judgement
 
 
 def judged(*values, at=-12.0, **options):
@@ -19,20 +20,24 @@ def test_a_bar_without_values_is_refused():
 
 def test_one_value_is_judged_by_its_side_and_tells_its_margin():
     result = judged(-17.0)
-    assert (result.status, result.why, result.margin) == (HOLDS, "it holds", "weakest block: 5 below -12")
+    assert (result.status, result.why, result.margin) == (
+        HOLDS,
+        "it holds",
+        "weakest block: -17.0, 5 below the bar of -12",
+    )
     assert result.replicates == ""
     assert judged(-11.5).status == FAILS
-    assert judged(-11.5).why == "weakest block: 0.5 above -12, on the wrong side"
+    assert judged(-11.5).why == "weakest block: -11.5, 0.5 above the bar of -12, on the wrong side"
     assert judged(-12.0).status == FAILS
     assert judged(0.3, at=0.2, above=True).status == HOLDS
-    assert judged(0.1, at=0.2, above=True).margin == "weakest block: 0.1 below 0.2"
+    assert judged(0.1, at=0.2, above=True).margin == "weakest block: 0.1, 0.1 below the bar of 0.2"
     assert judged(np.nan).status == FAILS
 
 
 def test_replicates_must_be_beyond_the_bar_by_more_than_their_spread():
     safe = judged(-17.0, -18.0, -17.5, -16.5, -18.5)
     assert (safe.status, safe.replicates) == (HOLDS, "5 of 5")
-    assert safe.margin == "weakest block: mean 5.5 below -12, spread 0.75"
+    assert safe.margin == "weakest block: mean -17.5, 5.5 below the bar of -12, spread 0.75"
     near = judged(-11.5, -17.0, -14.0, -13.0, -15.0)
     assert (near.status, near.replicates) == (WITHIN_SPREAD, "4 of 5")
     assert "or a replicate, is on the other side" in near.why
@@ -56,7 +61,10 @@ def test_the_interval_of_a_single_value_is_its_spread():
     assert (status(0.25, 0.4), status(0.1, 0.4), status(-np.inf, 0.4)) == (HOLDS, WITHIN_SPREAD, WITHIN_SPREAD)
     assert judged(0.1, at=0.2, above=True, interval=(0.05, 0.15)).status == FAILS
     result = judged(0.3, at=0.2, above=True, interval=(0.25, 0.4))
-    assert (result.margin, result.replicates) == ("weakest block: 0.1 above 0.2 (95% interval 0.25 to 0.4)", "")
+    assert (result.margin, result.replicates) == (
+        "weakest block: 0.3 (95% interval 0.25 to 0.4), 0.1 above the bar of 0.2",
+        "",
+    )
 
 
 def test_the_spread_misses_the_truth_as_often_as_it_says():
@@ -82,4 +90,25 @@ def test_a_problem_fails_whatever_the_bars_say():
     assert judge("", "", [(False, "x")], bars).status == WITHIN_SPREAD
     result = judge("", "", [(True, "strangers are missing")], bars)
     assert (result.status, result.why, result.replicates) == (FAILS, "strangers are missing", "2 of 3")
-    assert result.margin == "a: 8 below -12; b: mean 2.2 below -12, spread 4.6"
+    assert result.margin == "a: -20.0, 8 below the bar of -12; b: mean -14.2, 2.2 below the bar of -12, spread 4.6"
+
+
+def shown(status, **words):
+    """The box of a claim: what stands open, and what folds."""
+    claim = {"id": "X1", "statement": "it is so", "predicate": {"name": "rule"}, "profiles": ["smoke"]}
+    box = Judgement(claim, ClaimStatus(status, **words), {}, "smoke")._repr_mimebundle_()[0]["text/html"]
+    return box.split("<details>")
+
+
+def test_a_box_of_a_claim_folds_reasons_and_never_those_of_a_failure():
+    words = {"ours": f"first; {'x' * 200}", "why": "the reason", "margin": "the margin"}
+    opened, folded = shown(HOLDS, **words)
+    assert "first; …" in opened
+    assert "the reason" not in opened
+    assert "x" * 200 in folded
+    opened, _ = shown(FAILS, **words)
+    assert "x" * 200 in opened
+    assert "the reason" in opened
+    opened, folded = shown(WITHIN_SPREAD, **words)
+    assert "the reason" in opened
+    assert "the margin" in folded

@@ -159,16 +159,20 @@ def put(**entries):
 
 FAULTS = [
     # claim, what is spoilt, words of the reason
-    ("I4", pair("phi_u", "oak-0", "oak-1", -1.7), "largest phi_u of a dependent pair: 28.3 above -30"),
+    ("I4", pair("phi_u", "oak-0", "oak-1", -1.7), "largest phi_u of a dependent pair: -1.7, 28.3 above the bar of -30"),
     ("I4", pair("phi_u", "oak-0", "elm-0", -9.0), "Holm at 0.01 rejects 1 of 141 independent pairs by phi_u"),
-    ("I4", measure("ks_by_symmetry", phi_u={"p": 0.004}), "KS p of the independent pairs: 0.006 below 0.01"),
+    (
+        "I4",
+        measure("ks_by_symmetry", phi_u={"p": 0.004}),
+        "KS p of the independent pairs: 0.004, 0.006 below the bar of 0.01",
+    ),
     ("I4", fails_to_run("phi_u"), "1 pairs could not be compared"),
     ("I6", pair("phi_l2", "oak-0", "oak-1", np.log10(0.02)), "1 dependent pairs"),
     ("I6", pair("phi_l2_blocks", "oak-0", "oak-1", -0.5), "Fisher"),
     ("I6", fails_to_run("phi_l2"), "1 pairs could not be compared"),
-    ("I7", jsd(0.1, 0.5), "area under the curve: 0.05 above 0.95"),
-    ("I7", jsd(0.5, 0.1), "area under the curve: 0.05 above 0.95"),
-    ("I7", jsd(0.5, 0.5), "0 above 0.5 (95% interval 0.5 to 0.5), on the wrong side"),
+    ("I7", jsd(0.1, 0.5), "area under the curve: 1 (95% interval 1 to 1), 0.05 above the bar of 0.95"),
+    ("I7", jsd(0.5, 0.1), "area under the curve: 1 (95% interval 1 to 1), 0.05 above the bar of 0.95"),
+    ("I7", jsd(0.5, 0.5), "area under the curve: 0.5 (95% interval 0.5 to 0.5), at the bar of 0.5, on the wrong side"),
     ("I7", fails_to_run("phi_jsd"), "1 pairs could not be compared"),
     ("I8", pair("phi_u", "oak-1", "oak-3", -2.0), "largest phi_u of siblings"),
     ("I8", pair("phi_h", "oak-2", "oak-3", -2.0), "largest phi_h of siblings"),

@@ -43,7 +43,8 @@ def test_it_holds_and_says_what_the_other_axis_calls():
     assert "by rows, not judged, 2 of 2 taken tensors called" in verdict.ours
     assert f"2 of the other 338 pairs ({HEAD} ~ {HEAD}, e ~ {HEAD})" in verdict.ours
     assert verdict.margin == (
-        "strongest pair not taken, by Holm, log10 p: 0.4 above -2; weakest taken pair, by Holm, log10 p: 83.7 below -2"
+        "strongest pair not taken, by Holm, log10 p: -1.6, 0.4 above the bar of -2; weakest taken pair, by "
+        "Holm, log10 p: -85.7, 83.7 below the bar of -2"
     )
 
 
