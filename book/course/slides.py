@@ -76,7 +76,9 @@ _SHEETS = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Handouts</title>
 <style>
 body {{ font: 11pt/1.5 Georgia, serif; max-width: 42rem; margin: 2rem auto; }}
-article {{ break-after: page; }} h3, table, pre {{ break-inside: avoid; }} h3 {{ margin: 2.5rem 0 0.5rem; }}
+@media print {{ body {{ font-size: 10pt; line-height: 1.4; max-width: none; margin: 0; }} }}
+@page {{ margin: 14mm 16mm; }} article {{ break-after: page; }} h3, table, pre {{ break-inside: avoid; }}
+h3 {{ margin: 1.6rem 0 0.4rem; }}
 table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #888; padding: 0.2rem 0.6rem; }}
 pre {{ white-space: pre-wrap; }}
 </style></head><body>{sheets}
