@@ -177,10 +177,12 @@ def printed(html: Path, name: str, pages: list[str]) -> Tag:
 
 
 def running(table: Tag) -> Tag:
-    """Return a table of models and hashes as one paragraph."""
-    cells = [[cell.get_text() for cell in row.select("td")] for row in table.select("tr")]
-    text = ", ".join(" ".join(word for word in row if word != "-") for row in cells if row)
-    return BeautifulSoup(f"<p>{escape(text)}.</p>", "html.parser").p
+    """Return a table of models and hashes as one paragraph; of many models the first ones."""
+    rows = [[cell.get_text() for cell in row.select("td")] for row in table.select("tr")]
+    models = [" ".join(word for word in row if word != "-") for row in rows if row]
+    if len(models) > MOST:
+        models[SHOWN:] = [f"and {len(models) - SHOWN} more, which the book on the screen lists"]
+    return BeautifulSoup(f"<p>{escape(', '.join(models))}.</p>", "html.parser").p
 
 
 def shorten(table: Tag) -> None:
