@@ -14,7 +14,7 @@ FIRST, _ = PAGE.split("\n## For the record\n")
 def test_the_page_explains_every_label_of_the_command_before_the_record():
     labels = re.findall(r'\("([a-z ]+)", ', inspect.getsource(Verdict.qualified))
     assert {"how rare", "may be", "could see", "fooled by"} <= set(labels)
-    assert [label for label in labels if f"`{label}`" not in FIRST] == []
+    assert [label for label in labels if f"**{label}**" not in FIRST] == []
 
 
 def test_the_page_explains_every_outcome_before_it_shows_a_table_of_numbers():
