@@ -37,7 +37,7 @@ from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics.base import Options
 from provlab.statistics.order import keys_of_mlp
-from provlab.statistics.phi_jsd import ROWS, jensen_shannon
+from provlab.statistics.phi_jsd import jensen_shannon
 from provlab.statistics.phi_l2 import BlockWeights
 
 _SIZES = (256, 512, 1024, 2048, 4096)
@@ -281,7 +281,7 @@ def _permuted(rng: np.random.Generator) -> float:
 
 def _divergence(rng: np.random.Generator) -> float:
     """Probabilities a CPU second in phi_JSD."""
-    a, b = (-rng.exponential(size=(ROWS, 16_384)).astype(np.float32) for _ in range(2))
+    a, b = (-rng.exponential(size=(256, 16_384)).astype(np.float32) for _ in range(2))
     return a.size / cpu_seconds(lambda: jensen_shannon(a, b), 2)
 
 
