@@ -46,7 +46,7 @@ _COLUMNS = 128
 _LARGE = (
     4096,
     4096,
-)  # of a matrix that the C library keeps no memory for: each copy takes its pages from the system anew
+)  # of a matrix that the C library keeps no memory for: each copy takes new pages from the system
 _DIRECTIONS = 8  # that the hardest rows share
 _BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 8}
 _FILE = 2**26  # bytes written and read back
