@@ -108,7 +108,7 @@ def test_a_model_is_loaded_once_and_run_for_each_kind_of_features():
     single = planned("shape:llama-2-7b*2", statistics=["phi_match"])
     numbers, tokens = 6_738_415_616, OPTIONS.n_sequences * OPTIONS.sequence_length
     head = 1.3 * 2 * 32_000 * 4096 * tokens / 1e11 + 0.4 * tokens * 32_000 / 1e7
-    assert result.loading == single.loading == pytest.approx(2 * 2 * numbers / 1e9)
+    assert result.loading == single.loading == pytest.approx(2 * 1.5 * numbers / 1e9)
     assert result.passes == pytest.approx(3 * single.passes + 2 * head)
     alone = planned("shape:llama-2-7b*2", statistics=["phi_h"])
     assert result.canonical == pytest.approx(alone.canonical + single.canonical)

@@ -31,7 +31,7 @@ from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes
 
 Pair = tuple[str, str]
-_LOAD = 2.0  # the time for which a number is turned into float32, when a model is loaded
+_LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 _PREDICTED = 0.4  # of the time of phi_JSD for as many probabilities: a softmax, and what is measured of each model
 

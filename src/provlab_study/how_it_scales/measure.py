@@ -96,7 +96,7 @@ def speeds(source: str, length: int, *, seed: int) -> dict[str, float]:
 def bill(label: str, estimated: Estimate, share: float = 1.0) -> dict[str, Any]:
     """Seconds by what they go to, if this share of the work falls to the machine that works longest."""
     easy, hard = (seconds * share for seconds in estimated.assignments)
-    parts = {"read": estimated.reading + estimated.hashing, "multiply": estimated.products}
+    parts = {"read": estimated.once, "multiply": estimated.products}
     seconds = {part: n * share for part, n in parts.items()} | {"assign": easy}
     total = sum(seconds.values())
     return {"label": label, "seconds": seconds, "total": total, "at_most": total + hard - easy}
