@@ -211,50 +211,81 @@ function foldTable(table) {
   addEventListener("beforeprint", () => (inside.open = true));
 }
 
+// TeX cut behind what `ends` matches, outside of braces and with at most `within` round brackets open.
+function cut(whole, ends, within) {
+  const parts = [""];
+  let depth = 0, round = 0;
+  for (let at = 0; at < whole.length; ) {
+    const rest = whole.slice(at);
+    const end = depth === 0 && round <= within && parts.at(-1).trim() && ends.exec(rest);
+    const token = end ? end[0] : /^\\([a-zA-Z]+|.)|^[^]/.exec(rest)[0];
+    if (token === "{" || token === "\\left" || token === "\\begin") depth += 1;
+    if (token === "}" || token === "\\right" || token === "\\end") depth -= 1;
+    round += { "(": 1, "[": 1, ")": -1, "]": -1 }[token] ?? 0;
+    at += token.length;
+    if (!end || at >= whole.length) parts[parts.length - 1] += token;
+    else {
+      parts[parts.length - 1] += token + (token === "," ? "" : "{}");
+      parts.push("");
+    }
+  }
+  return parts;
+}
+
 // MathJax sets an inline formula in one piece, and on a phone its end, the result, would be cut. So a long one is given
 // to it in pieces: they end behind a relation, a long piece behind a sign or a comma too, and a line may break there.
 function pieces(tex) {
   const relations = /^(=|<|>|\\(approx|le|leq|ge|geq|to|in|sim|equiv|propto|mapsto|Rightarrow|ll|gg)(?![a-zA-Z]))/;
   const signs = /^(,|\+|-|\/|\\(times|cdot|pm|mid|quad|qquad|dots|ldots|log|min|max|sum)(?![a-zA-Z]))/;
-  const cut = (whole, ends, within) => {
-    const parts = [""];
-    let depth = 0, round = 0;
-    for (let at = 0; at < whole.length; ) {
-      const rest = whole.slice(at);
-      const end = depth === 0 && round <= within && parts.at(-1).trim() && ends.exec(rest);
-      const token = end ? end[0] : /^\\([a-zA-Z]+|.)|^[^]/.exec(rest)[0];
-      if (token === "{" || token === "\\left" || token === "\\begin") depth += 1;
-      if (token === "}" || token === "\\right" || token === "\\end") depth -= 1;
-      round += { "(": 1, "[": 1, ")": -1, "]": -1 }[token] ?? 0;
-      at += token.length;
-      if (!end || at >= whole.length) parts[parts.length - 1] += token;
-      else {
-        parts[parts.length - 1] += token + (token === "," ? "" : "{}");
-        parts.push("");
-      }
-    }
-    return parts;
-  };
   // rough: what TeX writes as a word is a letter or two on paper
   const long = (text, most) => text.replace(/\\(text|mathrm|mathbb|mathcal|left|right|tfrac|frac)/g, "").replace(/\\[a-zA-Z]+/g, "x").length > most;
   if (!long(tex, 14)) return [tex];
   return cut(tex, relations, 0).flatMap((piece) => (long(piece, 24) ? cut(piece, signs, 1) : [piece]));
 }
 
+// A bracket before a formula, and a comma or a full stop behind it, stay on its line.
 function breakable() {
   document.querySelectorAll("span.math").forEach((formula) => {
     const tex = /^\\\(([^]*)\\\)$/.exec(formula.textContent.trim());
-    const parts = tex ? pieces(tex[1]) : [];
-    if (parts.length < 2) return;
+    if (!tex) return;
+    const [before, after] = [formula.previousSibling, formula.nextSibling];
+    const opens = before?.nodeType === Node.TEXT_NODE ? /[([]*$/.exec(before.data)[0] : "";
+    const closes = after?.nodeType === Node.TEXT_NODE ? /^[,.;:?!)\]]*/.exec(after.data)[0] : "";
+    const parts = pieces(tex[1]);
+    if (parts.length < 2 && !opens && !closes) return;
+    if (opens) before.data = before.data.slice(0, -opens.length);
+    if (closes) after.data = after.data.slice(closes.length);
     formula.classList.add("provlab-pieces");
-    formula.textContent = parts.map((part) => `\\(${part}\\)`).join("\u200b"); // a space of no width, where a line may end
+    formula.replaceChildren();
+    parts.forEach((part, at) => {
+      const piece = document.createElement("span");
+      const [first, last] = [at === 0, at === parts.length - 1];
+      piece.textContent = `${first ? opens : ""}\\(${part}\\)${last ? closes : ""}`;
+      formula.append(piece, last ? "" : "\u200b"); // a space of no width, where a line may end
+    });
   });
 }
+
+// On a phone the statements of a displayed formula, which stand apart on a line, stand one below the other.
+function stacked() {
+  if (!matchMedia("(max-width: 640px)").matches) return;
+  document.querySelectorAll("div.math").forEach((formula) => {
+    const tex = /^\\\[([^]*)\\\]$/.exec(formula.textContent.trim());
+    if (!tex) return;
+    const inside = tex[1].trim().replace(/^\\begin\{split\}([^]*)\\end\{split\}$/, "$1").trim(); // Sphinx's, where it sees a \\
+    if (cut(inside, /^(\\\\|&)/, 9).length > 1) return; // has lines of its own
+    const rows = cut(inside, /^\\q?quad(?![a-zA-Z])/, 0).map((row) => row.replace(/\\q?quad(\{\})?$/, ""));
+    if (rows.length < 2) return;
+    formula.textContent = `\\[\\begin{gathered}${rows.join("\\\\[0.4em]")}\\end{gathered}\\]`;
+  });
+}
+
 // before MathJax looks for formulas
 if (window.MathJax && !window.MathJax.version) {
   window.MathJax.startup = {
     pageReady() {
       breakable();
+      stacked();
       return window.MathJax.startup.defaultPageReady().then(reachable);
     },
   };
@@ -264,9 +295,8 @@ if (window.MathJax && !window.MathJax.version) {
 function fitting() {
   document.querySelectorAll('mjx-container[display="true"]').forEach((formula) => {
     formula.style.fontSize = "";
-    const drawn = formula.querySelector("svg")?.getBoundingClientRect().width;
-    const room = formula.parentElement.clientWidth;
-    if (drawn > room && room) formula.style.fontSize = `${Math.max(70, Math.floor((98 * room) / drawn))}%`;
+    const wide = () => formula.scrollWidth > formula.clientWidth || formula.parentElement.scrollWidth > formula.parentElement.clientWidth;
+    for (let size = 96; size >= 68 && wide(); size -= 4) formula.style.fontSize = `${size}%`;
   });
 }
 

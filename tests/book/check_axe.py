@@ -3,7 +3,8 @@
 
 Run by the Makefile after each build: ``python tests/book/check_axe.py FOLDER``. On a desktop, in light and in dark, no
 page may have a violation that axe-core (in ``axe/``, MPL-2.0) calls more than minor; at the width of a phone none
-may scroll sideways; and none may ask a network for anything. Exit 1 with a line for each fault. Without a Chromium it
+may scroll sideways, cut a formula at its end, or, before *For the record*, be longer than a first reading takes
+(`SCREENS`); and none may ask a network for anything. Exit 1 with a line for each fault. Without a Chromium it
 says so and exits 0.
 """
 
@@ -20,6 +21,24 @@ from browser import Browser, browser, installed
 
 AXE = Path(__file__).with_name("axe") / "axe.min.js"
 DESKTOP, PHONE = (1280, 900), (390, 844)  # CSS pixels
+# screens that a page may have before "For the record": a finding, a picture, a formula, a result, limits, a summary
+SCREENS = {"a desktop": 3.8, "a phone": 6.0}
+FIRST_READING = """(() => {
+  const record = document.querySelector("section#for-the-record");
+  if (!record) return 0;
+  return (record.getBoundingClientRect().top - document.querySelector("h1").getBoundingClientRect().top) / innerHeight;
+})()"""
+# formulas, outside of what is folded, whose right end lies beyond the box that clips them
+CUT = """[...document.querySelectorAll("mjx-container > svg")].filter((one) => {
+  if (!one.checkVisibility() || one.closest("table")) return false;
+  let edge = innerWidth;
+  for (let box = one.parentElement; box && box !== document.body; box = box.parentElement) {
+    const style = getComputedStyle(box);
+    const clips = style.overflowX !== "visible" && style.display !== "inline";
+    if (clips) edge = Math.min(edge, box.getBoundingClientRect().right);
+  }
+  return one.getBoundingClientRect().right > edge + 1;
+}).map((one) => (one.closest("[id]")?.id ?? "") + ": " + one.parentElement.textContent.trim().slice(0, 60))"""
 RUN = """axe.run(document, {resultTypes: ["violations"], runOnly: %s}).then(found => found.violations
   .filter(one => one.impact !== "minor")
   .map(one => [one.id, one.nodes.length, one.nodes[0].target.join(" ") + ": " + one.nodes[0].html.slice(0, 120)]))"""
@@ -48,15 +67,24 @@ def check_page(page: Path, chromium: Browser, axe: str) -> list[str]:
     faults = [f"asks for {url[:80]}" for url in chromium.requests()]
     if sideways := chromium.value(SIDEWAYS):
         faults.append(f"scrolls sideways on a phone, {sideways[0]} px wide: {sideways[1]}")
+    faults += [f"cuts a formula on a phone, in {formula}" for formula in chromium.value(CUT)]
+    faults += too_long(chromium, "a phone")
     chromium.value(axe)
     chromium.value(f"{STILL}; {THEME % 'dark'}")
     violations = [(" on a phone, in the dark", *violation) for violation in chromium.value(RUN % PHONE_RULES)]
     chromium.value(THEME % "light")
     chromium.screen(DESKTOP)
+    faults += too_long(chromium, "a desktop")
     violations += [("", *violation) for violation in chromium.value(RUN % ALL)]
     for where, rule, n, target in violations:
         faults.append(f"{rule}{where}: {n} x, first {' '.join(target.split())}")
     return faults
+
+
+def too_long(chromium: Browser, screen: str) -> list[str]:
+    """Say how long the first reading of the page is, if that is more than it may be."""
+    n = chromium.value(FIRST_READING)
+    return [f"a first reading of {n:.1f} screens on {screen}, of at most {SCREENS[screen]:g}"] * (n > SCREENS[screen])
 
 
 def check(folder: Path, program: str) -> tuple[int, list[str]]:

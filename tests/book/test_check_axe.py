@@ -40,6 +40,13 @@ def test_each_fault_is_found(tmp_path, chromium):
         "button-name": "<button></button>",
         "scrollable-region-focusable on a phone": f'<pre style="overflow-x: auto" tabindex="-1">{"wide " * 200}</pre>',
         "scrolls sideways on a phone, 9": '<p style="width: 900px">wide</p>',
+        "cuts a formula on a phone, in wide: e = mc": (
+            '<p id="wide" style="overflow: hidden"><mjx-container>e = mc'
+            '<svg aria-hidden="true" width="900" height="9"/></mjx-container></p>'
+        ),
+        "a first reading of 2": (
+            '<div style="height: 20000px"></div><section id="for-the-record"><h2>For the record</h2></section>'
+        ),
         "asks for https://example.invalid/x.png": '<img alt="x" src="https://example.invalid/x.png"/>',
     }
     lines = faults(chromium, tmp_path, "".join(planted.values()))

@@ -102,10 +102,17 @@ FORMULAS = r"""<!DOCTYPE html><html lang="en"><head><title>x</title>
 <body><article class="bd-article">
 <p>By hand: <span class="math">\(6^{-4}\,(1 + 7.17 + 7.17^2/2 + 7.17^3/6 + 7.17^4/24)
 = 0.073\)</span>.</p>
-<p><span class="math">\(x = \left(1, 2\right)\)</span></p>
+<p>So (<span class="math">\(x = \left(1, 2\right)\)</span>) it is.</p>
 <div class="math">
 \[\phi_{U^{(\ell)}}(\theta_1, \theta_2)
 = \rho\big(\mathrm{MATCH}(U_1^{(\ell)}, U_2^{(\ell)}),[1, \dots, h]\big)\]</div>
+<div class="math apart">
+\[\phi_0 = \phi(\theta_1, \theta_2) \qquad\text{with}\qquad \phi_t = \phi(\pi_t(\theta_1), \theta_2),
+\quad t = 1, \dots, T\]</div>
+<div class="math apart">
+\[\begin{split}W = \begin{pmatrix} G \\ U \end{pmatrix} \in \mathbb{R}^{2h \times d}, \qquad
+f(x) = D\bigl(G x \odot U x\bigr)
+\end{split}\]</div>
 </article></body></html>""".replace("ASSETS", (BOOK / "_assets").as_uri())
 
 
@@ -116,6 +123,16 @@ def test_a_formula_keeps_its_result_on_a_phone(chromium, tmp_path):
     chromium.open(path)
     drawn = chromium.value("document.querySelectorAll('mjx-container > svg').length")
     assert drawn > 3  # the long one in pieces
+    # what opens and closes a sentence stays beside its formula
+    assert chromium.value("[...document.querySelectorAll('p .math')].map((one) => one.textContent.at(-1))") == [
+        ".",
+        ")",
+    ]
+    # statements that stood apart, one below the other
+    stand = (
+        "[...document.querySelectorAll('.apart mjx-container > svg')].map((one) => one.getBoundingClientRect().height)"
+    )
+    assert min(chromium.value(stand)) > 60
     edges = "[...document.querySelectorAll('mjx-container > svg')].map((one) => one.getBoundingClientRect().right)"
     assert max(chromium.value(edges)) <= 390
 
