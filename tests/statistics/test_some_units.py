@@ -303,7 +303,7 @@ def test_without_units_what_is_written_counts_as_it_is():
 
 @pytest.mark.parametrize("heavy", [0.0, 1.5])
 def test_at_full_size_the_bar_is_no_lower_for_copies_and_no_bar_for_kin(heavy):
-    """1,024 of 11,008 units are matched: 2,200 copies that write 4% never pass, and half of a copy's own units do."""
+    """1,024 of 11,008 are matched: 2,200 copies that write 4% never pass, and half of the own units of a copy do."""
     rng, h, m = np.random.default_rng(0), 11_008, 1024
 
     def counted(n, share):
