@@ -37,8 +37,8 @@ system takes its pages from: 2 to 13 ns a number in one minute.
 
 Strangers of one block with 2,048 by 4,096 units and 4,096 tokens, planned and run in one go: run models 0.86, multiply
 1.02, sorted? 0.92, assign 1.18, canonical form 1.38, all 0.94; lines below a second 0.43 to 1.59. Peaks of memory of
-four blocks with 1,024 by 2,816 units: phi_u 0.92, phi_l2 0.72, phi_jsd 1.23 of the plan's; phi_h 1.17 and phi_match 1.05,
-0.82 and 0.66 before the plan counted rows that wait once.
+four blocks with 1,024 by 2,816 units: phi_u 0.92, phi_l2 0.72, phi_jsd 1.23 of the plan's; phi_h 1.17 and
+phi_match 1.05, 0.82 and 0.66 before the plan counted rows that wait once.
 """
 
 import argparse
