@@ -131,6 +131,15 @@ def test_one_process_reads_a_block_once_and_several_once_a_statistic():
     assert apart.order == pytest.approx((2 * 2 * 3 * mlps + others) / 1e8)
 
 
+def test_activations_wait_as_rows_and_are_compared_beside_their_unit_rows():
+    """Gate and up activations of 2,048 tokens, four bytes a number; eight while a block of two models is compared."""
+    whole = planned("shape:llama-2-7b*2", statistics=["phi_match", "phi_match_unsigned"]).plan
+    views = 2 * 11_008 * 2048
+    assert whole.waiting == 2 * 32 * 4 * views
+    assert whole.smallest == 2 * 8 * views + 8 * 11_008**2
+    assert whole.largest == 4 * 6_738_415_616  # a loaded model
+
+
 def test_files_that_fit_into_memory_come_from_the_disk_once():
     whole = planned("shape:llama-2-7b*2", statistics=USUAL).plan
     assert whole.from_disk(100 * 10**9) == 4 * 6_738_415_616

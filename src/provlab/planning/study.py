@@ -144,9 +144,9 @@ class Workload:
 
     @property
     def waiting(self) -> int:
-        """Bytes of features that passes leave for their jobs."""
+        """Bytes of features that passes leave for their jobs; unit rows are made of them when a block is compared."""
         left = {
-            (source, job.recorded, job.block): n
+            (source, job.recorded, job.block): n // 2 if LAWS.get(job.statistic, NO_LAW).matchings else n
             for job in self.jobs
             if job.recorded
             for source, n in job.features.items()
