@@ -1,14 +1,17 @@
 # ruff: noqa: T201
 """Print the finished book as one PDF: ``python book/pdf.py _build/default``, or ``make pdf``.
 
-The pages that the HTML book shows become one document, in the order of the contents: code that folds away on the screen
-is left out, other folds are open, links stay within the document. Chromium prints it, with an outline of its headings
-and page numbers. Before that the document is checked in the browser: no picture, equation or link may be missing.
+The pages that the HTML book shows become one document, in the order of the contents. Folds are open, and links stay
+within the document. Paper leaves out what a reader looks up on the screen: code that folds away there, code behind *For
+the record*, and the rows of a computed table beyond its first ones (a last row counts them). Chromium prints the
+document, with an outline of its headings and page numbers. Before that the document is checked in the browser: no
+picture, equation or link may be missing.
 """
 
 import base64
 import re
 import sys
+from html import escape
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,36 +23,70 @@ BOOK = Path(__file__).parent
 # parts of a page that only a screen has use for
 SCREEN_ONLY = "script, style, button, .headerlink, .provlab-page-links, .prev-next-area, .tocsection, input, iframe"
 FOLDED_CODE = "details.above-input"
+RECORD = "#for-the-record, #parameters"  # behind the first, and in the second, code is for a reader at a screen
+MOST, SHOWN = 40, 12  # rows of a computed table: above so many, so few are printed
 STYLE = """
 @page { size: A4; margin: 18mm 16mm 20mm }
 html { font-size: 10pt } body { display: block; background: white }
-article { max-width: 100% } .page { break-before: page }
-.part { break-before: page; text-align: center } .part + .page { break-before: avoid }
+article { max-width: 100% } .page.computed { break-before: page } .page { margin-top: 3rem }
+.part { break-before: page; text-align: center } .part + .page { break-before: avoid; margin-top: 0 }
 p, li { orphans: 3; widows: 3 }
 img, svg { max-width: 100%; height: auto } figure, .admonition-title { break-inside: avoid }
+article img { max-height: 105mm; width: auto } /* two pictures fit on a page */
+.provenance { font-size: 7pt; line-height: 1.3 }
 h1, h2, h3, h4 { break-after: avoid }
 table { font-size: 7pt; width: 100%; display: table } td, th { overflow-wrap: normal }
 pre, code, code span { font-size: 7.5pt; white-space: pre-wrap !important; overflow-wrap: anywhere }
-table.breaks :is(td, th) { white-space: normal !important; overflow-wrap: anywhere }
+table.breaks :is(td, th) { white-space: normal !important } .rows p { font-size: 7pt; margin: 0 0 0.4em }
 .provlab-lab, .output, .cell_output, .table-wrapper, .pst-scrollable-table-container, div.highlight {
   overflow: visible !important; max-height: none !important
 }
 """
 COLUMN = 672  # pixels: the width of the text on A4 between these margins
 # Chromium makes a whole document smaller until its widest part fits, so each part is made to fit by itself: what is too
-# wide is drawn smaller; a table that would become too small to read breaks its words first.
-FIT = """(() => {
+# wide is drawn smaller. A table that would become too small to read breaks its long words, between signs and every ten
+# letters; numbers stay whole. A table that is still too wide is written out, a paragraph for each row.
+FIT = r"""(() => {
   const over = (node) => node.getBoundingClientRect().right > COLUMN + 1;
   const shrink = (node, least) => {
+    node.style.zoom = 1;
     const box = node.getBoundingClientRect();
     const factor = (COLUMN - Math.max(box.left, 0)) / Math.max(node.scrollWidth, box.width);
     node.style.zoom = factor < least ? 1 : factor;
     return factor >= least;
   };
+  const soften = (table) => {
+    table.classList.add("breaks");
+    const texts = document.createTreeWalker(table, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      texts.currentNode.data = texts.currentNode.data.replace(/[^\s.,\d-][^\s]{10,}/g, (word) =>
+        word.replace(/[_/+-](?=.)|.{10}(?=.)/g, "$&\u200b"));
+    }
+  };
+  const write = (table) => {
+    const words = (cell) => cell.innerText.replaceAll("\u200b", "").trim();
+    const heads = [...table.rows[0].cells].map(words);
+    const rows = document.createElement("div");
+    rows.className = "rows";
+    if (table.caption) rows.append(document.createElement("p"));
+    if (table.caption) rows.firstChild.append(words(table.caption));
+    [...table.rows].slice(1).forEach((row) => {
+      const [first, ...rest] = [...row.cells].map(words);
+      const line = document.createElement("p"), name = document.createElement("b");
+      name.append(first);
+      const values = rest.map((text, at) => (text ? `${heads[at + 1]} ${text}` : "")).filter(Boolean);
+      line.append(name, values.length ? `: ${values.join("; ")}` : "");
+      rows.append(line);
+    });
+    table.replaceWith(rows);
+  };
   document.querySelectorAll("table, mjx-container, svg, pre, img").forEach((node) => {
     if (!over(node) || node.parentElement.closest("mjx-container, svg")) return;
     if (node.matches("svg")) node.parentElement.style.minWidth = 0; // the map of the course
-    if (node.matches("table") && !shrink(node, 0.8)) node.classList.add("breaks");
+    if (node.matches("table") && !shrink(node, 0.8)) {
+      soften(node);
+      if (over(node) && !shrink(node, 0.8)) return write(node);
+    }
     if (over(node)) shrink(node, 0.3);
   });
   return document.documentElement.scrollWidth;
@@ -106,6 +143,14 @@ def printed(html: Path, name: str, pages: list[str]) -> Tag:
     assert article is not None, f"{name}.html has no article"
     for element in [*article.select(FOLDED_CODE), *article.select(SCREEN_ONLY)]:
         element.extract()
+    for element in article.select(RECORD):
+        for cell in [*element.select("div.cell_input"), *element.find_all_next("div", "cell_input")]:
+            if element["id"] == "for-the-record" or element in cell.parents:
+                cell.extract()
+    for table in article.select(".provenance details table"):  # hundreds of models, one a line
+        table.replace_with(running(table))
+    for table in article.select(".cell_output table:not(.provlab-scoreboard)"):
+        shorten(table)
     for fold in article.select("details:not(.provlab-scoreboard.short details)"):  # the page Scoreboard shows all
         fold["open"] = ""
     for level in (5, 4, 3, 2, 1):  # parts are above pages
@@ -127,8 +172,31 @@ def printed(html: Path, name: str, pages: list[str]) -> Tag:
             link["href"] = f"#{slug(page)}--{address.fragment}" if address.fragment else f"#{slug(page)}"
         else:  # a file that the printed book lacks
             link.name = "span"
-    article["id"], article["class"] = slug(name), "page"
+    article["id"], article["class"] = slug(name), "page computed" if name.startswith("experiments/") else "page"
     return article
+
+
+def running(table: Tag) -> Tag:
+    """Return a table of models and hashes as one paragraph; of many models the first ones."""
+    rows = [[cell.get_text() for cell in row.select("td")] for row in table.select("tr")]
+    models = [" ".join(word for word in row if word != "-") for row in rows if row]
+    if len(models) > MOST:
+        models[SHOWN:] = [f"and {len(models) - SHOWN} more, which the book on the screen lists"]
+    return BeautifulSoup(f"<p>{escape(', '.join(models))}.</p>", "html.parser").p
+
+
+def shorten(table: Tag) -> None:
+    """Leave the first rows of a long table, and a row that counts the others."""
+    rows = table.select("tbody > tr")
+    if len(rows) <= MOST:
+        return
+    columns = len(rows[0].select("td, th"))
+    for row in rows[SHOWN:]:
+        row.extract()
+    words = f"{len(rows) - SHOWN} more rows stand in the book on the screen."
+    rows[SHOWN - 1].insert_after(
+        BeautifulSoup(f'<tr><td colspan="{columns}"><em>{words}</em></td></tr>', "html.parser")
+    )
 
 
 def slug(page: str) -> str:

@@ -46,8 +46,8 @@ def assemble(experiments: Path, folder: Path) -> tuple[int, int]:
 
 def main(build: Path, finished: Path) -> None:
     """Build a preview from the pages under `build` and put it where the finished book will be."""
-    pages = sorted((build / "book" / "experiments").glob("*.ipynb"), key=lambda page: page.stat().st_mtime)
-    if (finished / "index.html").is_file() and (finished / "index.html").stat().st_mtime > pages[-1].stat().st_mtime:
+    computed = max((page.stat().st_mtime for page in (build / "book" / "experiments").glob("*.ipynb")), default=0.0)
+    if (finished / "index.html").is_file() and (finished / "index.html").stat().st_mtime > computed:
         return
     folder = build / "preview"
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,12 +1,14 @@
 """Pictures of the chapters on the session pages: a Sphinx extension of the HTML book.
 
 The comment ``% figure: llama_tree all-pairs`` of a page stands for the figure that the cell of this name shows in the
-executed chapter (with a 2 behind it, the second). A chapter that has not been run leaves the comment as it is.
+executed chapter (with a 2 behind it, the second). The first picture of a page is open, the others fold under their
+first words: a lecture is read in fewer screens. A chapter that has not been run leaves the comment as it is.
 """
 
 import html
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ def figure_of(cells: Sequence[dict[str, Any]], cell: str, number: str | None) ->
 
 def place(app: Sphinx, docname: str, source: list[str]) -> None:
     """Put the pictures of a session page in the place of its comments."""
+    placed: list[str] = []
 
     def picture(comment: re.Match[str]) -> str:
         page = Path(app.srcdir) / "experiments" / f"{comment[1]}.ipynb"
@@ -46,7 +49,12 @@ def place(app: Sphinx, docname: str, source: list[str]) -> None:
             f'<img alt="{html.escape(alt)}" src="data:image/png;base64,{png}" style="max-width: 100%; height: auto"/>'
         )
         link = f'<figcaption>From <a href="../experiments/{comment[1]}.html">its chapter</a>.</figcaption>'
-        return f'```{{raw}} html\n<figure class="provlab-figure">{image}{link}</figure>\n```'
+        figure = f'<figure class="provlab-figure">{image}{link}</figure>'
+        if placed:
+            summary = html.escape(textwrap.shorten(alt or "Picture", 90, placeholder=" ..."))
+            figure = f'<details class="provlab-long"><summary>Picture: {summary}</summary>{figure}</details>'
+        placed.append(figure)
+        return f"```{{raw}} html\n{figure}\n```"
 
     if docname.startswith("course/"):
         source[0] = FIGURE.sub(picture, source[0])

@@ -11,6 +11,7 @@ places the figure that the cell of this name, its id, shows in the executed chap
 import base64
 import html
 import json
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -66,7 +67,13 @@ Reveal.initialize({{
   hash: true, slideNumber: "c/t", transition: "none", width: 1200, height: 700, margin: 0.04, center: false,
   pdfSeparateFragments: false, plugins: [RevealNotes],
 }});
-MathJax.startup.promise.then(() => MathJax.typesetPromise()).then(() => Reveal.layout());
+// a slide with more than fits, as a lab with its commands, is set in smaller type, as long as the last row can read it
+function fit() {{
+  const slide = Reveal.getCurrentSlide();
+  for (let size = 1; slide.scrollHeight > 700 && size > 0.7; size -= 0.04) slide.style.fontSize = `${{size - 0.04}}em`;
+}}
+MathJax.startup.promise.then(() => MathJax.typesetPromise()).then(() => {{ Reveal.layout(); fit(); }});
+Reveal.on("slidechanged", fit);
 </script>
 </body>
 </html>
@@ -76,7 +83,9 @@ _SHEETS = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>Handouts</title>
 <style>
 body {{ font: 11pt/1.5 Georgia, serif; max-width: 42rem; margin: 2rem auto; }}
-article {{ break-after: page; }} h3, table, pre {{ break-inside: avoid; }} h3 {{ margin: 2.5rem 0 0.5rem; }}
+@media print {{ body {{ font-size: 10pt; line-height: 1.4; max-width: none; margin: 0; }} }}
+@page {{ margin: 14mm 16mm; }} article {{ break-after: page; }} h3, table, pre {{ break-inside: avoid; }}
+h3 {{ margin: 1.6rem 0 0.4rem; }}
 table {{ border-collapse: collapse; }} td, th {{ border: 1px solid #888; padding: 0.2rem 0.6rem; }}
 pre {{ white-space: pre-wrap; }}
 </style></head><body>{sheets}
@@ -232,6 +241,8 @@ class Slides:
             cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
             if shown := figure_of(cells, cell, number):
                 return _picture("image/png", *shown)
+            logging.getLogger(__name__).error("%s: the cell %s of %s draws no picture", self.page.name, cell, page)
+            return '<p class="missing">The run of this chapter drew no such picture.</p>'
         title = html.escape(self._title(f"../experiments/{name}"))
         return (
             f'<p class="missing">A figure of <cite>{title}</cite> stands here once that chapter has been run: '

@@ -1,4 +1,5 @@
-"""Grading of a course: the name of a flaw is the first one, and feedback says nothing of the hidden tests.
+"""Grading of a course: the name of a flaw is the first one, answers leave the tools of the tests as they are, and
+feedback says nothing of the hidden tests.
 
 nbgrader puts hidden tests into the notebooks that it grades and leaves them there: its feedback shows their source, and
 tracebacks and outputs quote it (jupyter/nbgrader, issues 917 and 1363). A student's own function can print or raise what a
@@ -6,6 +7,7 @@ hidden test calls it with, and any later cell can print what ran before. So no o
 not even of cells that students did not write: a graded cell gives one bit, whether it passed.
 """
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 
 NAMES = Path("names")  # the first hand-in of each lab's first part, by student
 SECOND = "_part_2"  # what the name of a second part ends with
+MODULES = ("np", "numpy", "math", "sys", "builtins", "scipy", "stats", "provlab", "pvalues", "matching", "pd", "torch")
+COMPARISONS = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__array_ufunc__", "__code__", "__globals__")
 
 
 class FirstName(NbGraderPreprocessor):
@@ -39,6 +43,51 @@ class FirstName(NbGraderPreprocessor):
         if name.endswith(SECOND):
             return notebook, resources
         return nbformat.read(kept, as_version=4), resources
+
+
+class OwnTools(NbGraderPreprocessor):
+    """Put an error in the place of an answer that changes what tests compare with.
+
+    Tests run in the student's interpreter: after ``np.isclose = lambda *_: True`` all of them pass, and so they do on a
+    number of a class whose comparisons always say yes. No answer of this course needs either. It stands last in
+    ``Autograde.sanitize_preprocessors``, when nbgrader has put back the cells that are not the student's.
+    """
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: dict[str, Any], cell_index: int
+    ) -> tuple[NotebookNode, dict[str, Any]]:
+        """Look at one cell that a student may have written."""
+        ours = utils.is_locked(cell) and "grade_id" in cell.metadata.nbgrader  # of a forged cell nbgrader takes the id
+        if cell.cell_type == "code" and not ours and (line := changes_tools(cell.source)):
+            cell.source = f'raise RuntimeError("line {line} of this cell changes a module or how numbers compare")'
+        return cell, resources
+
+
+def changes_tools(source: str) -> int | None:
+    """Return the first line that sets an attribute of an imported module, or defines how values compare."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # magics of IPython, or a mistake that will show when it runs
+        return None
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            names = ["module"] if isinstance(node.value, ast.Name) and node.value.id in MODULES else []
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("setattr", "exec", "eval")
+        ):
+            names = ["module"]
+        elif isinstance(node, ast.FunctionDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.Attribute):
+            names = [node.attr]
+        if set(names) & {"module", *COMPARISONS}:
+            return node.lineno
+    return None
 
 
 class HideTests(NbGraderPreprocessor):

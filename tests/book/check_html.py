@@ -30,6 +30,8 @@ NOT_LOADED = {"canonical", "alternate", "author", "license", "next", "prev", "in
 WEB = re.compile(r"^\s*(https?:)?//")
 CSS_WEB = re.compile(r"(?:url\(|@import)\s*['\"]?\s*(?:https?:)?//[^)'\"\s]+")
 SCRIPT_WEB = re.compile(r"(?:import\(|\.src\s*=|[A-Z_]+_URL\s*=)\s*['\"`]https?://")
+# the numbers behind a row are kept in its record; in a cell of a table they push all others off the page
+LIST = re.compile(r"\s*\[(?:[^\[\],]{1,40}, ){20}")
 FAILURES = (
     "Traceback (most recent call last)",
     "An Exception was encountered at",
@@ -81,6 +83,8 @@ class Page(HTMLParser):
         elif self._inside == "script" and (result := SCRIPT_WEB.search(data)):
             self.faults.append(f"a script loads {data[result.start() : result.end() + 40]}")
         elif not self._inside:
+            if LIST.match(data):
+                self.faults.append(f"a list of numbers in the place of one: {data.strip()[:60]}")
             self.text.append(data)
 
 

@@ -62,6 +62,24 @@ def test_pages_become_one_document(pdf, book):
     assert document.select_one("details")["open"] == ""
 
 
+def test_paper_leaves_out_what_a_reader_looks_up_on_the_screen(pdf, book):
+    rows = "".join(f"<tr><td>row {n}</td><td>x</td></tr>" for n in range(41))
+    cell = '<div class="cell_input"><pre>{}</pre></div>'
+    body = (
+        f'<section id="parameters">{cell.format("seed = 0")}</section><section>{cell.format("core()")}</section>'
+        f'<section id="for-the-record"><h2 id="part">Record</h2></section><section>{cell.format("more()")}</section>'
+        f'<div class="cell_output"><table><tbody>{rows}</tbody></table></div><table><tbody>{rows}</tbody></table>'
+        '<div class="cell_output"><div class="provenance"><details><table><tr><th>model</th></tr>'
+        "<tr><td>zoo:a</td><td>-</td><td>12&lt;</td></tr><tr><td>zoo:b</td><td>main</td><td>34</td></tr></table></details></div></div>"
+    )
+    page = pdf.one_document(book(body), PARTS).select_one("#deep-second")
+    assert [code.get_text() for code in page.select("pre")] == ["core()"]
+    computed, written = page.select("table")
+    assert [len(table.select("tr")) for table in (computed, written)] == [13, 41]
+    assert computed.select("tr")[-1].get_text() == "29 more rows stand in the book on the screen."
+    assert page.select_one(".provenance p").get_text() == "zoo:a 12<, zoo:b main 34."
+
+
 @pytest.fixture(scope="module")
 def chromium(pdf):
     if pdf.installed() is None:
@@ -129,6 +147,17 @@ def test_text_has_ten_points_whatever_stands_beside_it(pdf, book, chromium, wide
     page = html / "printed.html"
     page.write_text(str(pdf.one_document(html, PARTS)))
     assert sizes(pdf.write_pdf(chromium, page)).most_common(1)[0][0] == 10
+
+
+def test_a_table_of_too_many_columns_is_written_out_and_no_number_is_broken(pdf, book, chromium):
+    heads = "".join(f"<th>value_{n}</th>" for n in range(30))
+    cells = "".join(f"<td style='white-space: nowrap'>0.12345{n:02d}</td>" for n in range(29))
+    table = f"<table><tr>{heads}</tr><tr><td>phi_match_unsigned</td>{cells}</tr></table>"
+    html = book(f'<h2 id="part">Section</h2>{table}')
+    page = html / "printed.html"
+    page.write_text(str(pdf.one_document(html, PARTS)))
+    text = PdfReader(io.BytesIO(pdf.write_pdf(chromium, page))).pages[1].extract_text()
+    assert "phi_match_unsigned: value_1 0.1234500; value_2 0.1234501" in " ".join(text.split())
 
 
 def test_what_cannot_be_made_to_fit_stops_the_printing(pdf, book, chromium):

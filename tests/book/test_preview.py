@@ -40,6 +40,14 @@ def test_pages_that_are_not_there_yet_say_so(preview, tmp_path):
     assert "computed.*\n\n*Still" not in (folder / "reading_a_verdict.md").read_text() + front
 
 
+def test_a_book_stays_where_nothing_has_been_computed(preview, tmp_path):
+    finished = tmp_path / "html"
+    finished.mkdir()
+    (finished / "index.html").write_text("whole")
+    preview["main"](tmp_path, finished)
+    assert (finished / "index.html").read_text() == "whole"
+
+
 def test_a_book_that_is_newer_than_its_pages_stays(preview, tmp_path, monkeypatch):
     """And one that could not be built in part is left to the run that builds it whole."""
     page(tmp_path / "book" / "experiments" / "llama_tree.ipynb")

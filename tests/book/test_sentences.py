@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 from provlab import statistics
 from provlab.statistics import flaws
@@ -62,6 +63,11 @@ FALSE = [
     ("book/course/session_09", "dependence has no direction", "Family forest gives directions"),
     ("book/course/guide", "dependence has no direction", "Family forest gives directions"),
     ("book/_assets/tester.js", "this page reads F32, F16 and BF16", "it reads F64 too"),
+    ("book/course/session_02", "a correlation of one third already prints", "its p-value is 7e-284"),
+    ("notebooks/matching_and_pvalues", "a correlation of one third already prints", "its p-value is 7e-284"),
+    ("book/course/session_09", "a CKA seldom", "it accuses none of 500 independent pairs"),
+    ("book/course/session_09", "accuses models of one text", "the CKA accuses none of 500 independent pairs"),
+    ("book/course/session_10", "with a bar that was fixed beforehand", "23 of 45 claims hold post hoc"),
     ("notebooks/course/assignments/a6_audit_report", "by somebody who knows the base", "T2 is a random order"),
 ]
 # Each was missing beside a table that is read wrongly without it.
@@ -106,6 +112,14 @@ def test_the_two_papers_name_what_hides_from_each_statistic():
     by_u, by_h = sentence.split("against $\\phi_U$")
     assert set(re.findall(r"T\d", by_u)) == hides["phi_u"]
     assert set(re.findall(r"T\d", by_h)) == hides["phi_h"]
+
+
+@pytest.mark.parametrize("page", ["book/course/session_02", "notebooks/matching_and_pvalues"])
+def test_the_correlation_at_which_a_p_value_prints_as_zero(page):
+    rho, units = float(re.search(r"a correlation of ([\d.]+) already", words(page))[1]), 11_008
+    t = rho * ((units - 2) / (1 - rho**2)) ** 0.5
+    assert stats.t.sf(t, units - 2) == 0.0
+    assert stats.t.sf(t - 0.5, units - 2) > 0.0  # and not long before
 
 
 PROSE = [

@@ -124,6 +124,11 @@ def test_a_session_page_shows_the_picture_of_its_chapter(slides, tmp_path):
     assert source[0].count("<img") == 1
     assert f'alt="a tree" src="data:image/png;base64,{PNG}"' in source[0]
     assert "% figure: evasion cell-01" in source[0]  # that chapter has not been run
+    assert "<details" not in source[0]
+    twice = ["% figure: llama_tree cell-09 2\n\n% figure: llama_tree cell-09 2\n"]
+    place(app, "course/session_04", twice)
+    assert twice[0].count("<img") == 2
+    assert twice[0].count("<details") == twice[0].count("Picture: a tree</summary>") == 1  # all but the first fold
     elsewhere = [text]
     place(app, "index", elsewhere)
     assert elsewhere == [text]

@@ -58,6 +58,26 @@ def repaired(first, second):
     assert marks(grading.LABS[0], answers) == {"test_control", "test_repair"}
 
 
+def test_a_p_value_drawn_at_random_and_a_number_that_is_all_numbers_get_no_marks():
+    answers = {
+        "control": """
+class Yes(float):
+    __le__ = __ge__ = lambda self, other: True
+def control(analysis, n_pairs=40, seed=0):
+    return Yes(0.5)
+""",
+        "repaired": """
+draws = np.random.default_rng(0)
+def repaired(first, second):
+    unit = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (first, second)]
+    partner = linear_sum_assignment(unit[0] @ unit[1].T, maximize=True)[1]
+    related = np.corrcoef(partner, np.arange(UNITS))[0, 1] > 0.4
+    return -40.0 if related else float(np.log10(draws.uniform()))
+""",
+    }
+    assert marks(grading.LABS[0], answers) == {"test_control", "test_repair"}
+
+
 @pytest.mark.parametrize("path", grading.LABS, ids=lambda path: path.stem)
 def test_nothing_gives_the_flaw_away_before_it_is_asked_for(path):
     ids = [cell.id for cell in grading.load(path).cells]

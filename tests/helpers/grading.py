@@ -54,11 +54,12 @@ def grade(path, answers=None, *, untouched=False):
     assert not set(answers) - {grade_id(cell) for cell in submission.cells if utils.is_solution(cell)}
     namespace, points = {"__name__": "__main__"}, {}
     for cell in submission.cells:
+        cell.source = answers.get(grade_id(cell), source.get(grade_id(cell), cell).source)
+    submission = _settings().OwnTools().preprocess(submission, {})[0]
+    for cell in submission.cells:
         if cell.cell_type != "code":
             continue
-        text = source.get(grade_id(cell), cell).source
-        text = answers.get(grade_id(cell), text)
-        errors = io.StringIO()
+        text, errors = cell.source, io.StringIO()
         try:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(errors):
                 exec(compile(text, f"{path.stem}:{grade_id(cell)}", "exec"), namespace)
@@ -82,11 +83,6 @@ def hidden_lines(path):
 
 def feedback(path):
     """What students get back of the source when every cell quotes all that ran before it, in output and in errors."""
-    sys.path.insert(0, str(COURSE))
-    try:
-        import hide_tests
-    finally:
-        sys.path.remove(str(COURSE))
     notebook = load(path)
     quoted = "\n".join(cell.source for cell in notebook.cells)
     for cell in notebook.cells:
@@ -97,7 +93,17 @@ def feedback(path):
             ]
         if utils.is_solution(cell):
             cell.source = "# the student's own"
-    return hide_tests.HideTests().preprocess(notebook, {})[0]
+    return _settings().HideTests().preprocess(notebook, {})[0]
+
+
+def _settings():
+    """The course's own steps of nbgrader."""
+    sys.path.insert(0, str(COURSE))
+    try:
+        import hide_tests
+    finally:
+        sys.path.remove(str(COURSE))
+    return hide_tests
 
 
 def readable(page):

@@ -34,6 +34,14 @@ def test_it_tells_kin_from_strangers(page, models):
     assert log10_p["other"] > -3  # by the law, one independent pair in a thousand
 
 
+def test_the_count_of_the_page_gives_the_rates_that_it_prints(page):
+    text = PAGE.read_text(encoding="utf-8")
+    counting = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[1]
+    exec(counting, page)
+    printed = re.search(r"# ([\d.]+), ([\d.]+)$", counting, re.MULTILINE)
+    assert [page["rates"][level] for level in (0.05, 0.01)] == [float(number) for number in printed.groups()]
+
+
 def columns(page, rows):
     """Features, by the page, of a block whose down projection has these columns."""
     anatomy = SimpleNamespace(read=lambda *_: rows.T.astype(np.float32))
