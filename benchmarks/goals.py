@@ -9,10 +9,11 @@ nvidia-smi is asked twice a second.
 On a machine with a GPU, 64 GB of disk and some minutes, this one command measures what the page *How it scales* names
 as *not run here*:
 
-    python benchmarks/goals.py --device cuda --dtype bfloat16 --shape llama-2-7b
+    python benchmarks/goals.py --device cuda
 
-Rows are appended to the file that the page shows, `RESULTS`. ``--shape tiny`` tries it anywhere; ``--work`` names some
-of the commands, ``--blocks`` writes some of the blocks alone.
+It takes llama-2-7b in bfloat16; without a device a tiny shape in float32, which tries it anywhere. Rows are appended to
+the file that the page shows, `RESULTS`. ``--work`` names some of the commands, ``--blocks`` writes some of the blocks
+alone, ``--shape`` and ``--dtype`` take others.
 """
 
 import argparse
@@ -85,14 +86,17 @@ def machine(device: str) -> str:
 def main() -> None:
     """Write the models, run the commands, keep a row of each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", default="tiny")
+    parser.add_argument("--shape")
     parser.add_argument("--blocks", type=int, help="write the first N blocks alone (default: all)")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--dtype")
     parser.add_argument("--work", nargs="*", choices=[*WORK], default=[*WORK])
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--folder", type=Path, help="where models are written (default: the temporary folder)")
     arguments = parser.parse_args()
+    on_gpu = arguments.device.startswith("cuda")
+    arguments.shape = arguments.shape or ("llama-2-7b" if on_gpu else "tiny")
+    arguments.dtype = arguments.dtype or ("bfloat16" if on_gpu else "float32")
     config = shapes.shape(arguments.shape, arguments.blocks)
     config |= {"vocab_size": max(512, int(config["vocab_size"]))}  # a tokenizer knows each byte
     commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)

