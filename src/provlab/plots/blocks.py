@@ -44,8 +44,8 @@ def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | No
         spread = f"from {weakest} to {strongest}" if weakest != strongest else f"all {weakest}"
         words.append(f"{style.word(name)} {spread}")
     panels[0].set_ylabel(r"$-\log_{10}\,p$")
-    floor = ", and the dotted one is the floor of one block" if floors else ""
-    text = f"A higher bar has a smaller p. The dashed line is p = 0.01{floor}. log10 p by block: {'; '.join(words)}."
+    dotted = ", and the dotted one is the floor of one block" if floors else ""
+    text = f"A higher bar has a smaller p. The dashed line is p = 0.01{dotted}. log10 p by block: {'; '.join(words)}."
     return Figure(figure, text, f"Bars, one a block. {text}")
 
 
