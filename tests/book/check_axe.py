@@ -21,16 +21,17 @@ from browser import Browser, browser, installed
 
 AXE = Path(__file__).with_name("axe") / "axe.min.js"
 DESKTOP, PHONE = (1280, 900), (390, 844)  # CSS pixels
-# screens that a page may have before "For the record": a finding, a picture, a formula, a result, limits, a summary
+# screens that a chapter may have before "For the record": a finding, a picture, a formula, a result, limits, a summary
 SCREENS = {"a desktop": 3.8, "a phone": 6.0}
 FIRST_READING = """(() => {
   const record = document.querySelector("section#for-the-record");
-  if (!record) return 0;
+  if (!record || !location.pathname.includes("/experiments/")) return 0;
   return (record.getBoundingClientRect().top - document.querySelector("h1").getBoundingClientRect().top) / innerHeight;
 })()"""
 # formulas, outside of what is folded, whose right end lies beyond the box that clips them
 CUT = """[...document.querySelectorAll("mjx-container > svg")].filter((one) => {
-  if (!one.checkVisibility() || one.closest("table")) return false;
+  // the list of contents lies beside the screen of a phone until it is opened
+  if (!one.checkVisibility() || one.closest("table, .bd-sidebar-secondary")) return false;
   let edge = innerWidth;
   for (let box = one.parentElement; box && box !== document.body; box = box.parentElement) {
     const style = getComputedStyle(box);

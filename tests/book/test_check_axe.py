@@ -49,8 +49,15 @@ def test_each_fault_is_found(tmp_path, chromium):
         ),
         "asks for https://example.invalid/x.png": '<img alt="x" src="https://example.invalid/x.png"/>',
     }
-    lines = faults(chromium, tmp_path, "".join(planted.values()))
+    chapters = tmp_path / "experiments"
+    chapters.mkdir()
+    lines = faults(chromium, chapters, "".join(planted.values()))
     assert [fault for fault in planted if not any(line.startswith(fault) for line in lines)] == []
+
+
+def test_a_page_to_look_things_up_in_may_be_long(tmp_path, chromium):
+    long = '<div style="height: 20000px"></div><section id="for-the-record"><h2>For the record</h2></section>'
+    assert faults(chromium, tmp_path, long) == []
 
 
 def test_without_a_browser_it_says_so_and_goes_on(tmp_path, monkeypatch, capsys):
