@@ -27,6 +27,7 @@ from provlab.planning.rates import PowerLaw, measure_rates
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
 from provlab.report.study_report import StudyReport
+from provlab.report.verdict import _smallest_share
 from provlab.statistics import get, phi_u
 from provlab.statistics.alive import living_rows, some_of
 from provlab.statistics.base import Model, Options
@@ -314,6 +315,59 @@ def test_at_full_size_the_bar_is_no_lower_for_copies_and_no_bar_for_kin(heavy):
 
     assert max(counted(2200, 0.04) for _ in range(200)) < PhiMatch.WRITTEN
     assert min(counted(h // 2, 0.5) for _ in range(200)) >= PhiMatch.WRITTEN
+
+
+def heavy(h, share, seed):
+    """Two models of some units in common, each with own lengths of what its units write."""
+    rng = np.random.default_rng(seed)
+    sides = [activations(h, digest=0, seed=2 * seed)]
+    sides.append(activations(h, (sides[0], np.arange(round(share * h))), digest=seed % 256, seed=2 * seed + 1))
+    written = [rng.lognormal(size=h) for _ in sides]
+    return [side._replace(written=some / some.sum()) for side, some in zip(sides, written, strict=True)]
+
+
+def outcome_of(h, share, seed, blocks=8, units=40):
+    statistic = get("phi_match")
+    return statistic.aggregate(
+        [
+            statistic.compare_block(*heavy(h, share, blocks * seed + k), k, Options(units=units, seed=seed))
+            for k in range(blocks)
+        ]
+    )
+
+
+def test_the_share_that_is_said_is_found_by_some_units():
+    """A few drawn units count only where many of them agree, and the verdict must not promise less than that."""
+    h, bar = 400, -2.0
+    nothing = outcome_of(h, 0.0, 0)
+    share = _smallest_share(nothing, bar)
+    assert share is not None
+    rejected = [(each := outcome_of(h, share, seed)).log10_p is not None and each.log10_p <= bar for seed in range(12)]
+    assert np.mean(rejected) >= 0.75
+    # as if units counted wherever they agree: what was promised would not have been found
+    blocks = [block.about(least=None) for block in nothing.blocks]
+    believed = _smallest_share(replace(nothing, blocks=blocks), bar)
+    rejected = [
+        (each := outcome_of(h, believed, seed)).log10_p is not None and each.log10_p <= bar for seed in range(12)
+    ]
+    assert believed < share
+    assert np.mean(rejected) < 0.75
+
+
+def test_units_of_many_blocks_that_may_not_count_acquit_nobody():
+    """A third of the units is the other's: all units reject, and of some no block alone says that it is silenced."""
+    results = [outcome_of(400, 0.35, seed, blocks=20) for seed in range(8)]
+    assert np.mean([result.log10_p is None or result.log10_p <= -2 for result in results]) > 0.8
+    together = [
+        r for r in results if r.log10_p is None and 2 * sum(b.detail.withheld is not None for b in r.blocks) <= 20
+    ]
+    assert together
+    assert all(f"{TOO_FAINT}: so in" in result.detail.withheld for result in together)
+    assert outcome_of(400, 0.33, 0, blocks=2, units=None).log10_p < -5
+    assert all(outcome_of(400, 0.0, seed).log10_p is not None for seed in range(8))
+    # planted: each block is asked alone
+    blocks = [replace(block, detail=replace(block.detail, own={})) for block in together[0].blocks]
+    assert get("phi_match").aggregate(blocks).log10_p > -2
 
 
 def test_units_that_were_spread_are_missed_by_few_as_by_all_and_it_is_said():

@@ -129,7 +129,7 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
             j = min(compared)[1]
             result = results[i, j]
             nothing = all(reached[i, k] == 0 for _, k in compared)  # why no partner could have been found
-            kept = ("n", "agree", "of_units", *("blind", "withheld") * nothing)
+            kept = ("n", "agree", "of_units", "least", *("blind", "withheld") * nothing)
             counts = {name: getattr(result.detail, name) for name in kept}
             detail = Detail(**counts, floor=floor, power=could, partner=j)
             blocks.append(BlockResult(i, result.value, float(row[j]), detail))

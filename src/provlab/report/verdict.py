@@ -489,7 +489,8 @@ def _smallest_share(outcome: Outcome, bar: float) -> float | None:
     if outcome.detail.all_blocks is not None:  # one pair of blocks speaks for all
         blocks = blocks[:1]
     counted = [power.units_that_count(block.detail.reach or 0.0) for block in blocks]
-    return power.smallest_share([block.detail.needed("n") for block in blocks], counted, bar)
+    least = [block.detail.least or 0 for block in blocks]
+    return power.smallest_share([block.detail.needed("n") for block in blocks], counted, bar, least)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:

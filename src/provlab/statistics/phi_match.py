@@ -34,12 +34,17 @@ of the other's output. A copy of oak-chat that left out the rest had lost 0.1 na
 0.06; the rule was settled after such copies were seen. Where fewer were spread, the others are there to be found.
 
 With `Options.units` so many units m of the model that has fewer are matched among all of the other's. They are drawn,
-by a seed that the digests of both models make: the maker of either cannot choose which they will be, so that units to
-hide, to spread or to imitate must be as many as without it. Drawn units are to independent models what all are, so the
-allowance is that of m. All units of both say how much each writes, which gates stand in groups, and which units are
+by a seed that the digests of both models make: the maker of either cannot choose which they will be, and units to
+hide, to spread or to imitate must be about as many as without it. By trying many digests (4,000 in a second, where a
+model is small) a maker moves how many are drawn by four or five standard deviations over all blocks: of a copy with 96
+of 256 units, 67 of 256 that are drawn in four blocks in place of 96; of 32 blocks with 1,024 each, under a tenth of
+them. A seed that the maker does not know (``--seed``) ends that. Drawn units are to independent models what all are, so
+the allowance is that of m. All units of both say how much each writes, which gates stand in groups, and which units are
 tied. The share of the output that agreeing units write is estimated: n units, of which m were drawn, write n / m times
 what those do. Few loud units would make a poor estimate, so none counts for more than a part of `WRITTEN`, unless it
-writes more by itself (`PhiMatch._counted`).
+writes more by itself (`PhiMatch._counted`). So as many must agree as come to `WRITTEN` that way (``least``): half of
+64, or 10% of 1,024, and more where few units write most. Less is found by all units: the verdict says which share would
+have been found, and a pair has no p-value if all its blocks together reject by units that may not count.
 
 One thing it does not survive as the paper defines it: an up projection times a *negative* constant (T6) turns every
 cosine of the up activations round, and MATCH then looks for the least similar unit. `PhiMatchUnsigned`, an extension,
@@ -98,6 +103,8 @@ class Matched(NamedTuple):
         where that is unknown.
     countable
         How many units are not tied, of the model that has fewer.
+    least
+        How many of drawn units must agree until they are likely to count; None where all are compared.
     silent
         Why a block that does not reject has no p-value, by tied units; empty if they are no reason.
     sides
@@ -109,6 +116,7 @@ class Matched(NamedTuple):
     evidence: NDArray[np.bool_]
     written: list[float]
     countable: int
+    least: int | None
     silent: str
     sides: tuple[Views, Views]
     detail: Detail
@@ -187,6 +195,8 @@ class PhiMatch(Statistic):
     SILENCED: ClassVar[float] = -3.0
     #: a copy may leave out units that write less than the rest of the output, and spread those that are left
     KEPT: ClassVar[float] = 0.9
+    #: so many draws of units say how many must agree until they count
+    DRAWS: ClassVar[int] = 99
     #: units left out of the side that has fewer are named under ``without`` if they are at most so many
     NAMED: ClassVar[int] = 256
     #: a block, or a pair, with silenced evidence has a p-value if it is below this log10 p
@@ -284,8 +294,12 @@ class PhiMatch(Statistic):
             wholes = [times * float(some.sum()) for some in agreeing]
             wholes = [min(w, float(s.sum())) if times > 1 else w for w, s in zip(wholes, shares, strict=True)]
             detail = replace(detail, written=[round(share, 4) for share in wholes])
+        least = None
+        if written and times > 1:
+            seed = tie_seed(options.seed, "least", block)
+            least = max(self._least(share, times, len(own), seed) for share in shares)
         larger = max(sides[::-1], key=lambda side: len(side.gate)).gate.places  # units that are alive there, by number
-        return Matched(larger[by_gate], larger[by_up], evidence, written, countable, silent, sides, detail)
+        return Matched(larger[by_gate], larger[by_up], evidence, written, countable, least, silent, sides, detail)
 
     def _drawn(self, sides: Sequence[Views], n: int, block: int | None, options: Options) -> NDArray[np.int64]:
         """Numbers of the units that are matched, ascending, of the n of the model that has fewer."""
@@ -301,8 +315,17 @@ class PhiMatch(Statistic):
         Each counts for no more than a part of `WRITTEN`, or for what it writes itself: so as many must agree as make a
         good estimate, or they must write the whole of `WRITTEN` themselves.
         """
+        return float(self._parts(written, times, matched).sum())
+
+    def _parts(self, written: NDArray[np.float64], times: float, matched: int) -> NDArray[np.float64]:
         most = self.WRITTEN * max(self.PART_OF_BAR, 2 / matched)
-        return float(np.maximum(written, np.minimum(times * written, most)).sum())
+        return np.asarray(np.maximum(written, np.minimum(times * written, most)))
+
+    def _least(self, written: NDArray[np.float64], times: float, matched: int, seed: int) -> int:
+        """How many units of a model, drawn at random, come to `WRITTEN` nine times in ten; `matched` + 1: fewer."""
+        drawn = np.random.default_rng(seed).choice(written, (self.DRAWS, matched))
+        reached = self._parts(drawn, times, matched).cumsum(axis=1) >= self.WRITTEN  # (draws, matched)
+        return int(np.quantile(matched + 1 - reached.sum(axis=1), 0.9))
 
     def _carried(self, pairs: Sequence[Matched]) -> bool:
         """Whether units that agree write enough of the block's output in both models, all its MLPs together."""
@@ -325,11 +348,14 @@ class PhiMatch(Statistic):
         allowed = min(common + int(idle.sum()), result.n - 1)
         detail = matched.detail | of_matching(result, by_gate, by_up, allowed)
         power = min(0.0, pvalues.log10_floor(max(min(matched.countable, result.n) - common, 1)))
-        detail = replace(detail, power=power)
+        detail = replace(detail, power=power, least=matched.least)
         smallest = 0.0 if matched.silent == LIKE_UP else log10_p(idle)
         silent = matched.silent
-        if not carried and not silent and log10_p(tied) <= self.SILENCED:
-            silent = TOO_FAINT
+        if not carried and not silent:
+            silenced = log10_p(tied)
+            if matched.least is not None:
+                detail = replace(detail, own={"silenced": silenced})
+            silent = TOO_FAINT if silenced <= self.SILENCED else ""
         if silent and smallest > self.REJECTING:
             detail = replace(detail, floor=0.0, power=0.0, withheld=silent)
             smallest = 0.0
@@ -365,9 +391,18 @@ class PhiMatch(Statistic):
 
 
 def unless_silenced(outcome: Outcome) -> Outcome:
-    """Take the p-value from an outcome that does not reject if most of its blocks give none, and say why."""
+    """Take the p-value from an outcome that does not reject if most of its blocks give none, and say why.
+
+    Where units were drawn, it has none either if its blocks together reject by those that agree and may not count.
+    """
     silent = [block for block in outcome.blocks if block.detail.withheld]
     rejecting = outcome.log10_p is not None and outcome.log10_p <= PhiMatch.REJECTING
+    counted = [block for block in outcome.blocks if block.log10_p is not None]
+    by_all = [float(block.detail.own.get("silenced", block.log10_p)) for block in counted]
+    if by_all and not rejecting and 2 * len(silent) <= len(outcome.blocks):
+        faint = sum("silenced" in block.detail.own for block in counted)
+        if faint and pvalues.fisher(np.minimum(by_all, 0)) <= PhiMatch.SILENCED:
+            return withheld(outcome, f"{TOO_FAINT}: so in {faint} of {len(outcome.blocks)} blocks together")
     if 2 * len(silent) <= len(outcome.blocks) or (rejecting and len(silent) < len(outcome.blocks)):
         return outcome
     reasons = Counter(block.detail.withheld for block in silent)

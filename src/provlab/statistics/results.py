@@ -55,6 +55,8 @@ class Detail:
         `provlab.statistics.alive.zeros_alike` of a block of phi_u; of its outcome, the sentence about them.
     of_units : list of int
         How many hidden units there are in the first and in the second model, where only some were compared.
+    least : int
+        How many of drawn units must agree until they are likely to count (phi_match, where some units are compared).
     written : list of float
         Share of the block's output that the units which agree write, of either model (phi_match).
     tied : list of float
@@ -106,6 +108,7 @@ class Detail:
     together: list[int] | None = None
     zeros: list[int] | str | None = None
     of_units: list[int] | None = None
+    least: int | None = None
     written: list[float] | None = None
     tied: list[float] | None = None
     experts: int | None = None
