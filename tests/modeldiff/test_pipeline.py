@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -161,3 +162,20 @@ def test_files_are_hashed_while_models_are_loaded(gpt2, tmp_path, monkeypatch):
     n = len(hashes)
     assert len({model.key["model"] for model in models.values()}) == 2
     assert len(hashes) == n
+
+
+def test_who_stops_while_models_are_loaded_does_not_wait_for_hashes(gpt2, tmp_path, monkeypatch):
+    folder, stopped = str(tmp_path / "a"), threading.Event()
+    gpt2(1).save_pretrained(folder)
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(local, "remembered_sha256", lambda path: stopped.wait(20) and "0" * 64)
+    monkeypatch.setattr(pipeline, "sequence_nll", interrupted)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.open_models([folder])
+    waited = time.monotonic() - began
+    stopped.set()
+    assert waited < 10
