@@ -59,8 +59,9 @@ def test_a_full_disk_is_an_error_before_anything_is_written(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("limit", [10**6, 0])
-def test_parts_are_stacked(limit):
+def test_parts_are_stacked(limit, monkeypatch):
+    monkeypatch.setattr("provlab.models.room.IN_MEMORY", limit)
     expected = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
-    array = stacked((expected[start : start + 3] for start in (0, 3, 6)), 7, limit)
+    array = stacked((expected[start : start + 3] for start in (0, 3, 6)), 7)
     assert np.array_equal(array, expected)
     assert isinstance(array, np.memmap) == (limit == 0)

@@ -80,16 +80,16 @@ class Room:
         return [self._mapped(which, "r") for which in range(len(self._files))] or self._arrays
 
 
-def stacked(parts: Iterable[Array], rows: int, limit: int | None = None) -> Array:
+def stacked(parts: Iterable[Array], rows: int) -> Array:
     """Return parts ``(n, columns)`` as one matrix of `rows` rows, with no more than one part beside it.
 
-    Where it passes `limit` bytes it is a read-only map of a temporary file, which vanishes with the array, at the
+    Where it passes `IN_MEMORY` bytes it is a read-only map of a temporary file, which vanishes with the array, at the
     latest when the process ends.
     """
     room, done = None, 0
     for part in parts:
         if room is None:
-            room = Room([(rows, part.shape[1])], in_memory=limit)
+            room = Room([(rows, part.shape[1])])
         room.write_rows(0, done, part)
         done += len(part)
     assert room is not None

@@ -107,7 +107,7 @@ def test_a_divergence_that_says_nothing(spread, status):
 def test_a_divergence_that_separates():
     verdict = divergence(0.1, 0.5)
     assert verdict.status == "fails", verdict
-    assert "above 0.95" in verdict.why
+    assert "above the bar of 0.95" in verdict.why
 
 
 @pytest.mark.parametrize("exceptions", [[("a0", "a1")], [("a0", "a1"), ("a2", "a3")]])
