@@ -230,12 +230,19 @@ def does_not_take(function, call):
     if any(isinstance(item, ast.Starred) for item in call.args) or any(item.arg is None for item in call.keywords):
         return []
     try:
-        inspect.signature(function).bind(*call.args, **{item.arg: item.value for item in call.keywords})
+        bound = inspect.signature(function).bind(*call.args, **{item.arg: item.value for item in call.keywords})
     except TypeError as error:
         return [f"{ast.unparse(call.func)}: {error}"]
     except ValueError:  # a function of C has no signature
         return []
-    return []
+    constants = {name: value.value for name, value in bound.arguments.items() if isinstance(value, ast.Constant)}
+    kinds = {name: bound.signature.parameters[name].annotation for name in constants}
+    return [
+        f"{ast.unparse(call.func)}: {name} is {value!r}"
+        for name, value in constants.items()
+        if kinds[name] in (str, "str", int, "int", float, "float")
+        if isinstance(value, str) != (kinds[name] in (str, "str"))
+    ]
 
 
 CHECKS = {
