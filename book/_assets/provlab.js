@@ -217,7 +217,8 @@ function cut(whole, ends, within) {
   let depth = 0, round = 0;
   for (let at = 0; at < whole.length; ) {
     const rest = whole.slice(at);
-    const end = depth === 0 && round <= within && parts.at(-1).trim() && ends.exec(rest);
+    const found = depth === 0 && round <= within && parts.at(-1).trim() && ends.exec(rest);
+    const end = found && !/^\s*[_^]/.test(rest.slice(found[0].length)) ? found : null; // an index stays with its sum
     const token = end ? end[0] : /^\\([a-zA-Z]+|.)|^[^]/.exec(rest)[0];
     if (token === "{" || token === "\\left" || token === "\\begin") depth += 1;
     if (token === "}" || token === "\\right" || token === "\\end") depth -= 1;

@@ -144,6 +144,10 @@ def test_a_formula_keeps_its_result_on_a_phone(chromium, tmp_path):
         (r"\log_{10} p = -12 \times 3.25 = -39.0", [r"\log_{10} p ={}", r" -12 \times 3.25 ={}", " -39.0"]),
         (r"\left(x = 1, y = 2222222222222222\right)", [r"\left(x = 1, y = 2222222222222222\right)"]),
         (r"\frac{a = b = c = d = e = f = g}{x}", [r"\frac{a = b = c = d = e = f = g}{x}"]),
+        (  # an index stays with its sum
+            r"2\sum_i \langle W_{1,i}, W_{2,\pi(i)}\rangle + 1111111111 + 2222222222",
+            [r"2\sum_i \langle W_{1,i},", r" W_{2,\pi(i)}\rangle +{}", " 1111111111 +{}", " 2222222222"],
+        ),
         (
             r"\theta = (11.1, 22.2, 33.3, 44.4, 55.5)",
             [r"\theta ={}", " (11.1,", " 22.2,", " 33.3,", " 44.4,", " 55.5)"],
