@@ -107,10 +107,10 @@ def of_shape(folder: Path, config: dict[str, Any], name: str) -> None:
         synthesise(config, folder, seed=SEEDS[name])
 
 
-def cost(arguments: list[str], scratch: Path) -> dict[str, float | int]:
+def cost(arguments: list[str], scratch: Path, threads: int = 1) -> dict[str, float | int]:
     """Run a command of provlab with an empty cache: CPU seconds (the system's among them), peak MB, exit code."""
     with tempfile.TemporaryDirectory(dir=scratch) as cache, (scratch / "output").open("w") as output:
-        own = {**os.environ, "PROVLAB_CACHE": cache, "OMP_NUM_THREADS": "1"}
+        own = {**os.environ, "PROVLAB_CACHE": cache, "OMP_NUM_THREADS": str(threads)}
         program = [sys.executable] if arguments[0] == "-c" else [Path(sys.executable).with_name("provlab")]
         process = subprocess.Popen([*program, *arguments], stdout=output, stderr=output, cwd=scratch, env=own)
         _, status, usage = os.wait4(process.pid, 0)

@@ -294,6 +294,23 @@ def test_the_command_says_what_does_not_fit(run):
     assert "does not fit: the largest pair needs about" in out
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [(["shape:tiny*2"], True), (["shape:tiny*3"], False), (["shape:tiny*2", "--statistic", "phi_u"], False)],
+)
+def test_a_comparison_of_two_may_end_with_the_stream_score(run, asked, named):
+    status, out, _ = run("plan", *asked)
+    assert (status, "more for the stream score, where no test rejects" in out) == (0, named)
+
+
+def test_the_stream_score_by_hand():
+    """Both halves: eight decompositions, products of V/2 and thrice V/4 tokens for them, and of V/2 to judge each."""
+    tokens, width = 32_000, 4096
+    products = 2 * 2 * (tokens / 2 + 3 * tokens / 4 + 4 * tokens / 2) * width**2
+    spent = 2 * (products + 8 * 36 * width**3) / 1e11  # in float64
+    assert planned("shape:llama-2-7b*2", statistics=["stream_score"]).others == pytest.approx(spent, rel=0.01)
+
+
 def test_json_is_the_same(run, tmp_path):
     status, out, err = run("plan", "shape:tiny*3", "shape:giant", "--statistic", "phi_u", "--json", "-")
     plan = json.loads(out)

@@ -58,12 +58,14 @@ def _plan(arguments: argparse.Namespace) -> int:
     rates = measure_rates(seed=options.seed, device=options.device, dtype=options.dtype)
     estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
     numbers = numbers_of(sketch, estimated, budget)
-    quick = None
+    quick = score = None
+    if arguments.statistic is None and len(sketch.models) == 2:  # as `provlab.compare` has it
+        score = estimate(sketch.models, ["stream_score"], options, rates, workers=arguments.workers)
     if arguments.statistic is None and options.units is None and estimated.seconds[1] > _LONG:
         options = replace(options, **common.QUICK)
         some = registry.checked_names(None, units=options.units)
         quick = estimate(sketch.models, some, options, rates, blocks=blocks, workers=arguments.workers)
-    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quick))
+    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quick, score))
     return 0
 
 

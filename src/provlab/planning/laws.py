@@ -8,6 +8,8 @@ from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
+_ROTATION = 36  # d^3 operations, at the pace of a product, that a singular value decomposition takes
+
 
 @dataclass(frozen=True)
 class Law:
@@ -87,6 +89,12 @@ def _decomposition(model: Model, options: Options, rates: Rates) -> float:
     return 2.0 * (6.0 * tokens + 25.0 * width) * width**2 / rates.product
 
 
+def _rotations(model: Model, options: Options, rates: Rates) -> float:
+    """Four products and decompositions for either half of the tokens, in float64, which takes twice as long."""
+    tokens, width = model.anatomy.vocab_size, model.anatomy.width
+    return 2.0 * (13.0 * tokens + 8 * _ROTATION * width) * width**2 / rates.product
+
+
 def _divergence(model: Model, options: Options, rates: Rates) -> float:
     return options.n_sequences * options.sequence_length * model.anatomy.vocab_size / rates.divergence
 
@@ -103,7 +111,7 @@ LAWS = {
     "phi_e": Law(seconds=_embeddings),
     "phi_axes": Law(seconds=_decomposition, threaded=True),
     "phi_unseen": Law(seconds=_decomposition, threaded=True),
-    "stream_score": Law(seconds=_decomposition, threaded=True),
+    "stream_score": Law(seconds=_rotations, threaded=True),
     "phi_jsd": Law(seconds=_divergence, predicts=True),
 }
 NO_LAW = Law()  # its bytes are counted, and its time is not known

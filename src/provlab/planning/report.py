@@ -44,8 +44,20 @@ def numbers_of(sketch: Sketch, estimated: Estimate, budget: Budget) -> dict[str,
     }
 
 
-def study_card(estimated: Estimate, numbers: Mapping[str, Any], quick: Estimate | None = None) -> Card:
-    """The time, memory and bytes to fetch in a sentence, all numbers below it; and how long `quick` takes, if given."""
+def study_card(
+    estimated: Estimate, numbers: Mapping[str, Any], quick: Estimate | None = None, score: Estimate | None = None
+) -> Card:
+    """The time, memory and bytes to fetch in a sentence, all numbers below it.
+
+    Parameters
+    ----------
+    estimated, numbers
+        The plan, and `numbers_of` it.
+    quick
+        What the quick setting takes, if it is to be named.
+    score
+        What the stream score takes, if `compare` adds it where no test rejects.
+    """
 
     def span(seconds: Sequence[float]) -> str:
         return " to ".join(map(duration, seconds))
@@ -79,14 +91,15 @@ def study_card(estimated: Estimate, numbers: Mapping[str, Any], quick: Estimate 
         f"{len(numbers['models']):,} models: {duration(estimated.seconds[1])} at most with {where}, "
         f"{gigabytes(numbers['peak'])} of memory, {gigabytes(to_fetch) if to_fetch else 'nothing'} to fetch."
     )
+    added = []
+    if quick is not None:
+        added.append(("quicker", f"--quick: {duration(quick.seconds[1])} at most, by some units and less text"))
+    if score is not None:
+        added.append(("then", f"{duration(score.seconds[1])} more for the stream score, where no test rejects"))
     remarks = [
         *(("no time", f"none is known of {name}; its bytes and memory are counted") for name in estimated.left_out),
         *(("too large", f"does not fit: {reason}") for reason in numbers["does_not_fit"]),
-        *(
-            ("quicker", f"--quick: {duration(some.seconds[1])} at most, by some units and less text")
-            for some in (quick,)
-            if some is not None
-        ),
+        *added,
         ("from", _RATES),
         ("beside it", "the start of a command, 2 s, and 7 s where models are run"),
     ]

@@ -191,9 +191,10 @@ def _explained(first: Matrix, second: Matrix, fit: NDArray[np.int64], judge: NDA
     were turned apart from the rest do not choose it. For rows of length one the share is the mean cosine, squared.
     """
     chosen = fit
-    for _ in range(_ROUNDS):
+    for tokens in (*[fit] * (_ROUNDS - 1), judge):  # the last rotation is the one that is judged
         left, _, right = np.linalg.svd(first[chosen].T @ second[chosen], full_matrices=False)  # (d, n) @ (n, d)
-        cosines = np.einsum("ij,ij->i", first @ (left @ right), second)  # (V, d_1) @ (d_1, d_2), with (V, d_2)
-        chosen = fit[cosines[fit] >= np.median(cosines[fit])]
-    judged = cosines[judge]
-    return float(max(judged[judged >= np.median(judged)].mean(), 0.0) ** 2)
+        turned = first[tokens] @ (left @ right)  # (n, d_1) @ (d_1, d_2)
+        cosines = np.einsum("ij,ij->i", turned, second[tokens])
+        better = cosines >= np.median(cosines)
+        chosen = tokens[better]
+    return float(max(cosines[better].mean(), 0.0) ** 2)
