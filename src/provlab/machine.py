@@ -7,14 +7,17 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Generic, TypeVar
 
 from provlab.errors import ParameterError, one_line
 
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of glibc's malloc.h
 #: environment variables that say how many threads a library uses, read when it is loaded
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+T = TypeVar("T")
 
 
 def cores() -> int:
@@ -28,6 +31,36 @@ def threads() -> int:
         if (value := os.environ.get(name, "")).isdigit():
             return max(1, int(value))
     return cores()
+
+
+class Beside(Generic[T]):
+    """A call in a thread of its own, for whose end a user who stops does not wait, as for that of a pool's threads.
+
+    Parameters
+    ----------
+    call
+        Runs at once, in a copy of this context.
+    """
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call = call
+        self._result: T
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._call()
+        except BaseException as error:  # noqa: BLE001 (it is raised where the result is asked for)
+            self._error = error
+
+    def result(self) -> T:
+        """Wait for what the call returns, or raise what it raised."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 @functools.cache

@@ -295,11 +295,11 @@ def test_the_command_says_what_does_not_fit(run):
 
 
 @pytest.mark.parametrize(
-    ("asked", "named"),
+    ("words", "named"),
     [(["shape:tiny*2"], True), (["shape:tiny*3"], False), (["shape:tiny*2", "--statistic", "phi_u"], False)],
 )
-def test_a_comparison_of_two_may_end_with_the_stream_score(run, asked, named):
-    status, out, _ = run("plan", *asked)
+def test_a_comparison_of_two_may_end_with_the_stream_score(run, words, named):
+    status, out, _ = run("plan", *words)
     assert (status, "more for the stream score, where no test rejects" in out) == (0, named)
 
 

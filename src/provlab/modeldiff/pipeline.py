@@ -6,10 +6,8 @@ was stopped goes on where it was and a second run reads. Draws of one model serv
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from threading import Thread
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from provlab.errors import ProvlabError
 from provlab.files import digest
 from provlab.kept import ArrayCache, Arrays
+from provlab.machine import Beside
 from provlab.modeldiff import generation, reweighting
 from provlab.modeldiff.comparison import BothDirections
 from provlab.modeldiff.ladder import tune_ladder
@@ -135,24 +133,16 @@ def open_models(
     if not all(starts):
         starts = [[] for _ in starts]
     # seeds and kept draws need the hashes: large files are hashed while others load; a user who stops waits for none
-    beside = [Thread(target=_hash, args=(checkpoint,), daemon=True) for checkpoint in checkpoints.values()]
-    for thread in beside:
-        thread.start()
+    hashing = [Beside(partial(getattr, checkpoint, "digest")) for checkpoint in checkpoints.values()]
     opened = {
         source: SequenceModel(
             source, checkpoint, sequence_nll(checkpoint, ids=ids, start=start, device=device, dtype=dtype), progress
         )
         for (source, checkpoint), ids, start in zip(checkpoints.items(), shared.ids, starts, strict=True)
     }
-    for thread in beside:
-        thread.join()
+    for beside in hashing:
+        beside.result()
     return opened
-
-
-def _hash(checkpoint: Checkpoint) -> None:
-    """Hash the files of a model; an error comes again when its digest is asked for."""
-    with suppress(ProvlabError, OSError):
-        _ = checkpoint.digest
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,8 @@ by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import copy_context
-from functools import cached_property
+from functools import cached_property, partial
 from inspect import signature
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -70,9 +68,13 @@ def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
 def _hashes(files: "Files", names: list[str]) -> list[str]:
     """SHA-256 of files, side by side where several must be read on this machine: one takes as long as its bytes."""
     unknown = [name for name in names if not files.hash_known(name)] if isinstance(files, LocalFiles) else []
-    with ThreadPoolExecutor(max(1, min(machine.threads(), len(unknown)))) as pool:
-        made = [pool.submit(copy_context().run, files.sha256, name) for name in unknown]  # counts go on in a copy
-        known = {name: future.result() for name, future in zip(unknown, made, strict=True)}
+
+    def hashed(share: list[str]) -> dict[str, str]:
+        return {name: files.sha256(name) for name in share}
+
+    n = machine.threads()
+    made = [machine.Beside(partial(hashed, unknown[k::n])) for k in range(min(n, len(unknown)))]
+    known = {name: sha256 for thread in made for name, sha256 in thread.result().items()}
     return [known.get(name) or files.sha256(name) for name in names]
 
 
