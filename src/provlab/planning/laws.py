@@ -8,7 +8,7 @@ from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
-_ROTATION = 36  # d^3 operations, at the pace of a product, that a singular value decomposition takes
+_ROTATION = 36  # d^3 operations, at the pace of a product, that a rotation and its decomposition take
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ def _decomposition(model: Model, options: Options, rates: Rates) -> float:
 
 
 def _rotations(model: Model, options: Options, rates: Rates) -> float:
-    """Four products and decompositions for either half of the tokens, in float64, which takes twice as long."""
+    """Four rotations for either half of the tokens, fitted to them and applied to them."""
     tokens, width = model.anatomy.vocab_size, model.anatomy.width
-    return 2.0 * (13.0 * tokens + 8 * _ROTATION * width) * width**2 / rates.product
+    return (13.0 * tokens + 8 * _ROTATION * width) * width**2 / rates.product
 
 
 def _divergence(model: Model, options: Options, rates: Rates) -> float:

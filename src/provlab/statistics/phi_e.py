@@ -164,36 +164,40 @@ class StreamScore(PhiE):
     """
 
     name = "stream_score"
-    version = 2  # 1 was one of all rows by their squares, which a few long ones decide
+    version = 3  # 1 was one of all rows by their squares, which a few long ones decide; 2 turned empty directions too
     warrant = UNCALIBRATED
     reads_order = False
     assumptions = ""
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Fit on either half of the tokens, judge on the other."""
-        first, second = (_directions(rows.astype(np.float64)) for rows in paired(a, b))
+        first, second = (_directions(rows) for rows in paired(a, b))
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]
         return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
 
 
-def _directions(rows: Matrix) -> Matrix:
+def _directions(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows of length one; those of nothing stay so."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
-def _explained(first: Matrix, second: Matrix, fit: NDArray[np.int64], judge: NDArray[np.int64]) -> float:
+def _explained(
+    first: NDArray[np.float32], second: NDArray[np.float32], fit: NDArray[np.int64], judge: NDArray[np.int64]
+) -> float:
     """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the better half of the judging tokens, with the best s; 0 if that is < 0.
 
-    R is that of orthogonal Procrustes on the other tokens, and again on the better half of these, so that rows which
-    were turned apart from the rest do not choose it. For rows of length one the share is the mean cosine, squared.
+    R is that of orthogonal Procrustes on the other tokens, M (M^T M)^(-1/2) with M = E_1^T E_2, and again on the better
+    half of these, so that rows which were turned apart from the rest do not choose it. For rows of length one the share
+    is the mean cosine, squared.
     """
     chosen = fit
     for tokens in (*[fit] * (_ROUNDS - 1), judge):  # the last rotation is the one that is judged
-        left, _, right = np.linalg.svd(first[chosen].T @ second[chosen], full_matrices=False)  # (d, n) @ (n, d)
-        turned = first[tokens] @ (left @ right)  # (n, d_1) @ (d_1, d_2)
+        shared = (first[chosen].T @ second[chosen]).astype(np.float64)  # (d_1, n) @ (n, d_2)
+        rotation = (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
+        turned = first[tokens] @ rotation  # (n, d_1) @ (d_1, d_2)
         cosines = np.einsum("ij,ij->i", turned, second[tokens])
         better = cosines >= np.median(cosines)
         chosen = tokens[better]
