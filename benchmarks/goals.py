@@ -26,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from synthetic import noisy_copy, synthesise
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--dtype")
     parser.add_argument("--work", nargs="*", choices=[*WORK], default=[*WORK])
     parser.add_argument("--out", type=Path, default=RESULTS)
-    parser.add_argument("--folder", type=Path, help="where models are written (default: the temporary folder)")
+    parser.add_argument("--folder", type=Path, help="where models are written, and found again by a later run")
     arguments = parser.parse_args()
     on_gpu = arguments.device.startswith("cuda")
     arguments.shape = arguments.shape or ("llama-2-7b" if on_gpu else "tiny")
@@ -113,18 +113,21 @@ def main() -> None:
         "machine": machine(arguments.device),
     }
     settings = ["--device", arguments.device, "--dtype", arguments.dtype]
-    with tempfile.TemporaryDirectory(prefix="provlab-goals-", dir=arguments.folder) as folder:
+    with nullcontext(arguments.folder) if arguments.folder else tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
+        scratch.mkdir(parents=True, exist_ok=True)
         places = {name: str(scratch / name) for name in ("a", "b", "c", "text")}
         began = time.monotonic()
         named = {word for work in arguments.work for word in WORK[work][0]}
-        synthesise(config, scratch / "a", seed=0)
-        if "{b}" in named:
+        missing = [name for name in "abc" if f"{{{name}}}" in named and not (scratch / name).exists()]
+        if "a" in missing:
+            synthesise(config, scratch / "a", seed=0)
+        if "b" in missing:
             noisy_copy(Checkpoint.open(places["a"]), scratch / "b", noise=NOISE, seed=1)
-        if "{c}" in named:
+        if "c" in missing:
             synthesise(config, scratch / "c", seed=2)
         tokenizer = tokenizer_of(int(config["vocab_size"]))
-        for name in sorted(name for name in "abc" if f"{{{name}}}" in named):
+        for name in missing:
             tokenizer.save_pretrained(scratch / name)
         (scratch / "text").write_text(plugins.default_text() or "", encoding="utf-8")
         print(f"models written in {time.monotonic() - began:.0f} s", flush=True)

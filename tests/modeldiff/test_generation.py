@@ -109,13 +109,13 @@ def test_a_large_vocabulary_is_written_in_smaller_batches(model, monkeypatch):
     """Which changes the random numbers, not the law; no more logits are held than fit."""
     batches = []
     reader = nll.sequence_nll(model)
-    monkeypatch.setitem(nll._LOGITS, "cpu", 7 * VOCABULARY)
+    monkeypatch.setitem(nll.LOGITS, "cpu", 7 * VOCABULARY)
     read = reader.read
     monkeypatch.setattr(reader, "read", lambda tokens, **k: batches.append(len(tokens)) or read(tokens, **k))
     few = write(reader, 20, LENGTH, tempers=(1.0,), seed=0)
     assert set(batches) == {7, 6}
     assert len(few["nll"]) == 20
-    monkeypatch.setitem(nll._CACHE, "cpu", 1)
+    monkeypatch.setitem(nll.HELD, "cpu", 1)
     assert reader.at_once(LENGTH, VOCABULARY) == 1
 
 

@@ -1,5 +1,6 @@
 """Folders as people find, merge and convert them: what transformers opens is read, and what is not read is named."""
 
+import base64
 import json
 import shutil
 import sys
@@ -20,6 +21,7 @@ from provlab.errors import CheckpointError, InvalidWeightsError
 from provlab.models import anatomy, local
 from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.growth import refuse_growth
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 UP = "model.layers.0.mlp.up_proj.weight"
@@ -550,16 +552,40 @@ def test_nothing_of_a_tokenizer_s_file_is_printed(spoilt, capfd):
     assert capfd.readouterr().out == ""
 
 
-@pytest.mark.parametrize("pattern", [{"String": "a"}, {"Regex": "a"}])
-def test_replacements_that_would_fill_the_memory_are_refused(spoilt, pattern):
-    def plant(content, steps=40):
-        doubled = {"type": "Replace", "pattern": pattern, "content": "aa"}
-        content["normalizer"] = {"type": "Sequence", "normalizers": [doubled] * steps}
+def charsmap(letters):
+    """A map as SentencePiece saves it, with an empty trie and one string."""
+    return base64.b64encode((0).to_bytes(4, "little") + b"a" * letters + b"\0").decode()
 
-    tiny_models.edit_json(spoilt / "tokenizer.json", plant)
-    with pytest.raises(CheckpointError, match=r"the normalizer in tokenizer.json may make a text .* times as long"):
+
+@pytest.mark.parametrize(
+    ("key", "steps", "step", "fine"),
+    [
+        ("normalizer", "normalizers", {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}, 2),
+        ("normalizer", "normalizers", {"type": "Replace", "pattern": {"Regex": "a"}, "content": "aa"}, 2),
+        ("normalizer", "normalizers", {"type": "Precompiled", "precompiled_charsmap": charsmap(30)}, 2),
+        ("normalizer", "normalizers", {"type": "NFKC"}, 3),
+        ("pre_tokenizer", "pretokenizers", {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+                                            "use_regex": False}, 2),
+    ],
+)  # fmt: skip
+def test_steps_that_would_fill_the_memory_are_refused(spoilt, key, steps, step, fine):
+    def plant(content, times=40):
+        content[key] = {"type": "Sequence", steps: [step] * times}
+
+    path = spoilt / "tokenizer.json"
+    tiny_models.edit_json(path, plant)
+    path.write_text(path.read_text().replace("Replace", r"Repl\u0061ce"))  # as JSON may spell it
+    with pytest.raises(CheckpointError, match=r"the steps of tokenizer.json may make a text .* times as long"):
         Checkpoint.open(spoilt).encode("a banana")
-    tiny_models.edit_json(spoilt / "tokenizer.json", lambda content: plant(content, steps=2))
+    refuse_growth({key: {"type": "Sequence", steps: [step] * fine}})
+
+
+def test_two_replacements_make_a_longer_text(spoilt):
+    step = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    tiny_models.edit_json(
+        spoilt / "tokenizer.json",
+        lambda content: content.update(normalizer={"type": "Sequence", "normalizers": [step] * 2}),
+    )
     assert len(Checkpoint.open(spoilt).encode("a banana")) > 8
 
 

@@ -1,12 +1,11 @@
 """All pairs of a list of models: resumable, each tensor read once, in this process or by workers.
 
-A job is (statistic, place), where a place is a block, a pair of blocks, or the whole model. Plan: a `JobTable` for each
-statistic says what is missing in the store, and that becomes jobs, each over all pairs, so that features of a block are
-made once a model and dropped before the next block. Jobs come place by place, and what one statistic read of a block is
-held for the next one where memory allows (`provlab.models.held`); a worker reads for each job. Execute: here, by
-processes, or on a cluster. Collect: each result
-goes into its table, and so to the store, at once; the table makes the records. What fails for one pair becomes a record
-with its reason, and the rest goes on.
+A job is (statistic, place), where a place is a block, a pair of blocks, or the whole model. Plan: a `JobTable` for
+each statistic says what is missing in the store, and that becomes jobs, each over all pairs, so that features of a
+block are made once a model and dropped before the next block. Jobs come place by place, and what one statistic read
+of a block is held for the next one where memory allows (`provlab.models.held`); a worker reads for each job. Execute:
+here, by processes, or on a cluster. Collect: each result goes into its table, and so to the store, at once; the table
+makes the records. A pair that fails becomes a record with its reason, and the rest goes on.
 """
 
 from collections.abc import Mapping, Sequence

@@ -29,7 +29,7 @@ from provlab.modeldiff.nll import SequenceNll
 from provlab.modeldiff.representative import Draws
 
 #: sequences written side by side, if they fit: on a GPU a step of few takes as long as one of many
-_AT_ONCE = {"cpu": 512, "cuda": 2048}
+AT_ONCE = {"cpu": 512, "cuda": 2048}
 
 
 def write(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], seed: int) -> Arrays:
@@ -103,7 +103,7 @@ def side_by_side(nll: SequenceNll, n: int, length: int, n_chains: int, n_tempers
 
 def _at_once(nll: SequenceNll, length: int, n_tempers: int) -> int:
     """How many sequences are written side by side."""
-    most = _AT_ONCE.get(nll.network.device.type, _AT_ONCE["cpu"])
+    most = AT_ONCE.get(nll.network.device.type, AT_ONCE["cpu"])
     return min(most, nll.at_once(length, n_tempers * nll.vocabulary))
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 # At most so many logits at a time, of which two or three float32 copies are held: 64 MB each on a CPU, 1 GB on a GPU.
 # Fixed, and not what happens to be free, so that a seed gives the same draws again.
-_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
+LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
 _JUDGED = {"cpu": 1 << 22, "cuda": 1 << 28}  # where sequences are judged: on a CPU so many stay near the caches
-_CACHE = {"cpu": 1 << 30, "cuda": 1 << 33}  # and so many bytes of keys and values
+HELD = {"cpu": 1 << 30, "cuda": 1 << 33}  # and so many bytes of keys and values
 _NEAR = 1 << 20  # numbers that are copied once more
 _TOKENS, _FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer are slower than reading the weights
 
@@ -240,7 +240,7 @@ class SequenceNll:
         width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         each = 2 * config.num_hidden_layers * heads * width * self.network.dtype.itemsize
         held = each * (length + len(self.start))
-        return max(1, min(_LOGITS.get(kind, _LOGITS["cpu"]) // logits, _CACHE.get(kind, _CACHE["cpu"]) // held))
+        return max(1, min(LOGITS.get(kind, LOGITS["cpu"]) // logits, HELD.get(kind, HELD["cpu"]) // held))
 
     def generator(self, seed: int) -> torch.Generator:
         """Random numbers for `chances` and `first`, on the model's device."""

@@ -20,6 +20,7 @@ from provlab.models import anatomy
 from provlab.models.architectures import KEYS
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
+from provlab.models.growth import refuse_growth
 from provlab.models.language import no_tokens
 from provlab.models.weights import renamings
 
@@ -111,7 +112,8 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
     settings: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with usable_tokenizer(checkpoint.source, tuple(sorted(names & _VOCABULARIES))), _loading, _quiet_transformers():
         try:
-            _refuse_growth(folder)
+            if "tokenizer.json" in names:
+                refuse_growth(_json_object(folder / "tokenizer.json"))
             settings |= _config_in_place(checkpoint)
             with _no_output():
                 made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
@@ -174,39 +176,6 @@ def _template_in_place(folder: Path) -> dict[str, Any]:
         )
     fits = all(isinstance(text, str) for pair in pairs for text in pair)
     return {} if fits else {"chat_template": _NO_TEMPLATE}
-
-
-def _refuse_growth(folder: Path) -> None:
-    """Raise ValueError where replacements, one after the other, may make a text thousands of times as long.
-
-    Each of forty steps that doubles the text is harmless, and all of them end the memory of any machine.
-    """
-    path = folder / "tokenizer.json"
-    if not path.is_file() or b'"Replace"' not in path.read_bytes():
-        return
-    if (growth := _growth(_json_object(path).get("normalizer"))) > _MOST_GROWTH:
-        raise ValueError(
-            f"the normalizer in tokenizer.json may make a text {growth:.3g} times as long; take the publisher's copy"
-        )
-
-
-#: letters for one letter: NFKC alone makes 18 of one
-_MOST_GROWTH = 1000.0
-
-
-def _growth(step: Any) -> float:
-    """At most how many letters a step of a normalizer, or a sequence of them, makes of one."""
-    if not isinstance(step, dict):
-        return 1.0
-    if step.get("type") == "Replace":
-        pattern = step.get("pattern")
-        source = pattern.get("String") if isinstance(pattern, dict) else None
-        length = len(str(step.get("content", "")))
-        return (
-            max(1.0, length / len(source)) if isinstance(source, str) and source else 1.0 + length
-        )  # else it may take none
-    steps = step.get("normalizers")
-    return math.prod(map(_growth, steps)) if isinstance(steps, list) else 1.0
 
 
 def _files_of(tokenizer: "PreTrainedTokenizerBase") -> set[str]:

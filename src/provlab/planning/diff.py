@@ -10,7 +10,9 @@ import math
 from dataclasses import dataclass
 
 from provlab.errors import InputError
+from provlab.modeldiff.generation import AT_ONCE
 from provlab.modeldiff.held_out import N_PIECES
+from provlab.modeldiff.nll import HELD, LOGITS
 from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model
@@ -20,9 +22,7 @@ GPU_PRODUCT, GPU_READ, GPU_BLOCK = 1e14, 1.5e12, 1e-4
 EXCHANGE_STEPS, EXCHANGE_SEQUENCES = 1000, 96  # for whose cost a line is given: eight chains of twelve temperatures
 _VOCABULARY = 1.0  # times what phi_JSD takes for as many probabilities: a softmax, and a draw
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_LOGITS = 3 * 2**26  # bytes of the copies of logits that are held on a CPU
-_CACHE = {"cpu": 2**30, "cuda": 2**33}  # bytes of keys and values that are held at most
-_AT_ONCE = 2048  # sequences that a GPU writes side by side at most
+_COPIES = 3  # of the logits of a step, in float32
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 
 
@@ -94,16 +94,16 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     tokens = (written + judged) * read
     bytes_each = _BYTES[dtype]
     weights = sum(sizes.values()) * bytes_each
-    chain = min(-(-n // N_CHAINS), 512)  # sequences written side by side, if their keys and values fit
+    chain = min(-(-n // N_CHAINS), AT_ONCE["cpu"])  # sequences written side by side, if their keys and values fit
     each = length * 2 * anatomy.n_blocks * width * bytes_each
-    held = min(chain * each, _CACHE["cpu"]) + _LOGITS
+    held = min(chain * each, HELD["cpu"]) + _COPIES * 4 * LOGITS["cpu"]
 
     def seconds(tokens: float) -> float:
         return tokens * (_FORWARD * operations / rates.product + _VOCABULARY * vocabulary / rates.divergence)
 
     # in half of the steps the present sequence is judged and a new one written, in the others a token is redrawn
     exchanged = 2 * EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read
-    steps = math.ceil(n / min(n, _AT_ONCE, max(1, _CACHE["cuda"] // each))) * read  # of writing
+    steps = math.ceil(n / min(n, AT_ONCE["cuda"], max(1, HELD["cuda"] // each))) * read  # of writing
     at_gpu = tokens * operations / GPU_PRODUCT + steps * (weights / GPU_READ + anatomy.n_blocks * GPU_BLOCK)
     return Work(
         sum(sizes.values()), written, judged, tokens, operations, weights, held, seconds(tokens), at_gpu,
