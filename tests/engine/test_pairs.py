@@ -158,9 +158,9 @@ def test_each_model_is_run_once_for_all_pairs(statistic, models, options, monkey
     loaded = Counter()
     real = loading.load_model
 
-    def counted(checkpoint, *arguments):
+    def counted(checkpoint, *arguments, **settings):
         loaded[checkpoint.source] += 1
-        return real(checkpoint, *arguments)
+        return real(checkpoint, *arguments, **settings)
 
     monkeypatch.setattr(loading, "load_model", counted)
     run(models.values(), [statistic], options)

@@ -174,7 +174,7 @@ def mlp_activations(
             _hook(hooks, _module(network, path), wrote, b, slice(None))
             _hook(hooks, _module(network, of_key), gave, b, rows)
         if chosen_blocks[-1] + 1 < anatomy.n_blocks:
-            _hook(hooks, _first_of(network, anatomy, chosen_blocks[-1] + 1), stop, 0, None)
+            _hook(hooks, _module(network, anatomy.path_of(chosen_blocks[-1] + 1)), stop, 0, None)
         first = 0
         # the base model alone: the head's logits are not needed
         for batch in ids.split(batch_size):
@@ -308,15 +308,6 @@ def _hidden_units(anatomy: Anatomy, block: int) -> int:
 def _of_experts(module: nn.Module) -> nn.Module:
     """The module that adds up the experts of a transformer block; a module without experts is what it is."""
     return next((child for child in module.children() if hasattr(child, "experts")), module)
-
-
-def _first_of(network: "PreTrainedModel", anatomy: Anatomy, block: int) -> nn.Module:
-    """The module of one transformer block: the longest path that all of its tensors share."""
-    paths = [part.name.split(".") for part in anatomy.parts if part.block == block]
-    together = [names[0] for names in zip(*paths, strict=False) if len(set(names)) == 1]
-    # its number in its stack, which is another than the block's where some have no MLP, or stand in a decoder
-    number = next(place for place, word in enumerate(together) if word.isdigit())
-    return _module(network, ".".join(together[: number + 1]))
 
 
 def _shares(

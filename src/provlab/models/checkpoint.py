@@ -139,7 +139,7 @@ class Checkpoint:
         self.name = name
         self.piece: part.Part | None = None
         self._files = files
-        self._kept: dict[tuple[str, str], PreTrainedModel] | None = None  # see `loaded_once`
+        self._kept: dict[tuple[str, str, bool], PreTrainedModel] | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
         self._merged, self._notes = weights is not None, notes
         self._as_stored = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
@@ -411,10 +411,18 @@ class Checkpoint:
         """Paths of the small files beside the weights: config, tokenizer, generation settings."""
         return [self._files.path(name) for name in side_files(self._files)]
 
-    def load_model(self, dtype: "torch.dtype | None" = None, device: str = "cpu") -> "PreTrainedModel":
+    def load_model(
+        self, dtype: "torch.dtype | None" = None, device: str = "cpu", *, by_blocks: bool = False
+    ) -> "PreTrainedModel":
         """Make the model in evaluation mode, with the class that transformers has for its architecture.
 
-        Its dtype is float32 if none is given.
+        Parameters
+        ----------
+        dtype, device
+            float32 on the CPU by default.
+        by_blocks
+            Whether one block at a time may be in this dtype and on this device, see `provlab.models.by_blocks`: for
+            a few passes over a text, and not for training.
 
         Raises
         ------
@@ -429,10 +437,10 @@ class Checkpoint:
 
         if self.piece and self.piece.name != part.LANGUAGE:
             raise InputError(f"{self.name} is a part of a model, which is compared by its weights, and not run")
-        key = str(dtype or "torch.float32"), device
+        key = str(dtype or "torch.float32"), device, by_blocks
         if self._kept is not None and key in self._kept:
             return self._kept[key]
-        model = loading.load_model(self, dtype, device)
+        model = loading.load_model(self, dtype, device, by_blocks=by_blocks)
         count_bytes("tensors", self._weights.nbytes)
         if self._kept is not None:
             self._kept[key] = model

@@ -18,6 +18,7 @@ from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError, one_line
 from provlab.models import anatomy
 from provlab.models.architectures import KEYS
+from provlab.models.by_blocks import blocks_of, run_by_blocks, stored_dtype
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.growth import refuse_growth
@@ -65,8 +66,32 @@ class Loadable(anatomy.Weights, Protocol):
 _ALIGNED = 16  # bytes, of which torch's products of grouped matrices want multiples along each axis
 
 
-def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> "PreTrainedModel":
+def load_model(
+    checkpoint: Loadable, dtype: torch.dtype | None, device: str, *, by_blocks: bool = False
+) -> "PreTrainedModel":
     """Make the model, see `Checkpoint.load_model`."""
+    asked = dtype or torch.float32
+    if by_blocks and checkpoint.plain and (known := _known(checkpoint)):
+        stored = stored_dtype({checkpoint.dtype(part.name) for part in known.parts}, asked)
+        if stored is not None:
+            network = _loaded(checkpoint, stored)
+            if (blocks := blocks_of(network, known, asked)) is not None:
+                with machine.using_device(device):
+                    return run_by_blocks(network, blocks, asked, device).eval()
+    whole: Any = _loaded(checkpoint, asked)
+    with machine.using_device(device):
+        return whole.to(device).eval()
+
+
+def _known(checkpoint: Loadable) -> anatomy.Anatomy | None:
+    try:
+        return anatomy.of(checkpoint)
+    except UnknownArchitectureError:
+        return None
+
+
+def _loaded(checkpoint: Loadable, dtype: torch.dtype) -> Any:
+    """Make the model on the CPU."""
     _refuse_custom_code(checkpoint)
     model_class = getattr(transformers, checkpoint.architecture, None)
     if not (isinstance(model_class, type) and issubclass(model_class, transformers.PreTrainedModel)):
@@ -75,7 +100,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         )
     _refuse_empty_promises(checkpoint)
     settings: dict[str, Any] = {
-        "dtype": dtype or torch.float32,
+        "dtype": dtype,
         "local_files_only": True,
         "use_safetensors": True,
         "trust_remote_code": False,
@@ -97,8 +122,7 @@ def load_model(checkpoint: Loadable, dtype: torch.dtype | None, device: str) -> 
         )
     if any(p.ndim == 3 and any(n * p.itemsize % _ALIGNED for n in p.shape[1:]) for p in model.parameters()):
         model.set_experts_implementation("eager")  # the products of all experts at once refuse such widths
-    with machine.using_device(device):
-        return model.to(device).eval()
+    return model
 
 
 def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":

@@ -248,6 +248,16 @@ class Anatomy:
         self.require_tokens()
         return part.module
 
+    def path_of(self, block: int) -> str:
+        """Path of a transformer block's module: the longest that all of its tensors share, up to its number there.
+
+        That is another number than the block's where some blocks have no MLP, or stand in a decoder.
+        """
+        paths = [part.name.split(".") for part in self.parts if part.block == block]
+        together = [words[0] for words in zip(*paths, strict=False) if len(set(words)) == 1]
+        number = next((place for place, word in enumerate(together) if word.isdigit()), len(together))
+        return ".".join(together[: number + 1])
+
     def require_tokens(self) -> None:
         """Raise MissingRoleError if the model reads something else than tokens."""
         if self.inputs != "tokens":

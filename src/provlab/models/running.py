@@ -79,7 +79,7 @@ def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.
 
 
 def network_of(model: "Checkpoint | PreTrainedModel", device: str, dtype: torch.dtype) -> "PreTrainedModel":
-    return model.load_model(dtype=dtype, device=device) if isinstance(model, Checkpoint) else model
+    return model.load_model(dtype, device, by_blocks=True) if isinstance(model, Checkpoint) else model
 
 
 def anatomy_of(model: "Checkpoint | PreTrainedModel") -> Anatomy:

@@ -1,0 +1,98 @@
+"""Running a model of which one block at a time is in memory, in the dtype and on the device that were asked for.
+
+Published weights are numbers of 16 bits, mapped from their files: the system drops those that nobody reads. Seven
+billion of them in float32 are 27 GB, which few machines have, and seventy billion fit on no GPU. So a model that runs
+over a text a few times is loaded as its files have it; each block is widened, and sent to the device, when it runs, and
+dropped after. To widen is exact: outputs are those of the model that is loaded whole.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from provlab.models.anatomy import Anatomy
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def stored_dtype(dtypes: set[str], asked: torch.dtype) -> torch.dtype | None:
+    """Return the dtype of 16 bits that all numbers of a file have, where none is lost in the one that is asked for.
+
+    Parameters
+    ----------
+    dtypes
+        As the tensors of the file have them.
+    """
+    (name,) = dtypes if len(dtypes) == 1 else ("",)
+    stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name)
+    return stored if asked in (torch.float32, stored) else None
+
+
+def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, asked: torch.dtype) -> list[nn.Module] | None:
+    """Return the modules of all transformer blocks, or None where the model cannot run by blocks.
+
+    That is so where transformers calls the modules other than the files do; where the first parameter, by which a model
+    says its device, is one of a block; and where a number that is no parameter, such as the factor of an embedding of
+    Gemma's, was made in 16 bits, and so rounded.
+    """
+    try:
+        blocks = [network.get_submodule(anatomy.path_of(block)) for block in range(anatomy.n_blocks)]
+    except AttributeError:
+        return None
+    found = {id(block): block for block in blocks}  # each once, where blocks share their weights
+    within = {id(p) for module in found.values() for p in module.parameters()}
+    rounded = any(b.is_floating_point() and b.itemsize < asked.itemsize for b in network.buffers())
+    return None if rounded or id(next(network.parameters())) in within else list(found.values())
+
+
+def run_by_blocks(
+    network: "PreTrainedModel", blocks: list[nn.Module], dtype: torch.dtype, device: str
+) -> "PreTrainedModel":
+    """Bring all but the blocks to a dtype and device, and let each block follow where it runs.
+
+    Parameters
+    ----------
+    network
+        A model as its files have it, on the CPU. It is changed.
+    blocks
+        From `blocks_of`.
+    """
+    within = {id(parameter) for block in blocks for parameter in block.parameters()}
+    for block in blocks:
+        _follow(block, dtype, device)
+    brought: dict[int, nn.Parameter] = {}  # a head that is the embedding stays it
+    for module, name, parameter in _parameters(network):
+        if id(parameter) not in within:
+            setattr(module, name, brought.setdefault(id(parameter), _brought(parameter, dtype, device)))
+    for module in network.modules():
+        for name, buffer in module.named_buffers(recurse=False):
+            setattr(module, name, buffer.to(device))
+    network.config.dtype = dtype
+    return network
+
+
+def _parameters(module: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
+    """The parameters of a module and of those in it, with their owners and their names there."""
+    return [(part, name, p) for part in module.modules() for name, p in part.named_parameters(recurse=False)]
+
+
+def _brought(values: torch.Tensor, dtype: torch.dtype, device: str) -> nn.Parameter:
+    moved = values.detach().to(device, dtype if values.is_floating_point() else None)
+    return nn.Parameter(moved, requires_grad=False)
+
+
+def _follow(block: nn.Module, dtype: torch.dtype, device: str) -> None:
+    stored = _parameters(block)
+
+    def before(*_: object) -> None:
+        for module, name, values in stored:
+            setattr(module, name, _brought(values, dtype, device))
+
+    def after(*_: object) -> None:
+        for module, name, values in stored:
+            setattr(module, name, values)
+
+    block.register_forward_pre_hook(before)
+    block.register_forward_hook(after, always_call=True)  # where a run is broken off, too

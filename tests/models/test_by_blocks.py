@@ -1,0 +1,112 @@
+"""A model of which one block at a time is widened says what the whole one says, and leaves its weights as they were."""
+
+import numpy as np
+import pytest
+import torch
+
+from provlab.errors import InputError
+from provlab.models import anatomy
+from provlab.models.activations import mlp_activations
+from provlab.models.checkpoint import Checkpoint
+from provlab.models.examples import TINY, build
+
+TOKENS = torch.tensor([[1, 5, 7, 9, 2, 4]])
+#: the factor of their embeddings would be rounded
+WHOLE = {"gemma", "gemma2", "gemma3"}
+
+
+def saved(folder, label, dtype=torch.bfloat16):
+    build(label).to(dtype).save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+def output(network):
+    decoded = {"decoder_input_ids": TOKENS} if network.config.is_encoder_decoder else {}
+    with torch.inference_mode():
+        return network(input_ids=TOKENS, **decoded)[0]
+
+
+def narrow(network):
+    return sum(p.dtype == torch.bfloat16 for p in network.parameters())
+
+
+@pytest.mark.parametrize("label", TINY)
+def test_outputs_are_those_of_the_whole_model(tmp_path, label):
+    checkpoint = saved(tmp_path, label)
+    try:
+        whole = output(checkpoint.load_model())
+    except Exception as error:  # noqa: BLE001 (a model that does not run on these inputs says so either way)
+        pytest.skip(str(error))
+    network = checkpoint.load_model(by_blocks=True)
+    assert torch.equal(output(network), whole)
+    assert torch.equal(output(network), whole)
+    assert (narrow(network) == 0) == (label in WHOLE)
+    assert network.dtype == torch.float32
+
+
+def test_one_block_is_widened_at_a_time(tmp_path):
+    checkpoint = saved(tmp_path, "llama")
+    network = checkpoint.load_model(by_blocks=True)
+    kinds = anatomy.of(checkpoint)
+    of_block = len([part for part in kinds.parts if part.block == 0])
+    seen = []
+    for block in range(kinds.n_blocks):
+        network.get_submodule(kinds.module("down", block)).register_forward_hook(
+            lambda *_: seen.append(narrow(network))
+        )
+    output(network)
+    assert seen == [narrow(network) - of_block] * kinds.n_blocks
+
+
+def test_a_run_that_is_broken_off_leaves_the_weights_as_they_were(tmp_path):
+    checkpoint = saved(tmp_path, "llama")
+    network = checkpoint.load_model(by_blocks=True)
+    before = narrow(network)
+
+    def broken(*_):
+        assert narrow(network) < before
+        raise InputError
+
+    handle = network.get_submodule(anatomy.of(checkpoint).module("down", 0)).register_forward_hook(broken)
+    with pytest.raises(InputError):
+        output(network)
+    handle.remove()
+    assert narrow(network) == before
+
+
+@pytest.mark.parametrize("asked", [torch.float32, torch.float16, torch.bfloat16])
+def test_activations_are_the_same_in_any_dtype(tmp_path, asked):
+    """bfloat16 of a file in float16 is rounded, so such a model is loaded whole."""
+    checkpoint = saved(tmp_path, "llama", torch.float16)
+    kinds = ("gate", "up", "units", "written")
+    theirs, ours = (
+        mlp_activations(model, TOKENS.numpy(), kinds=kinds, dtype=asked)
+        for model in (checkpoint.load_model(asked), checkpoint)
+    )
+    for kind in kinds:
+        for x, y in zip(theirs[kind], ours[kind], strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def test_a_head_that_is_the_embedding_stays_it(tmp_path):
+    network = saved(tmp_path, "qwen2").load_model(by_blocks=True)
+    tied = network.config.tie_word_embeddings
+    assert (network.get_output_embeddings().weight is network.get_input_embeddings().weight) == tied
+
+
+def test_a_device_holds_one_block_at_a_time(tmp_path):
+    """torch's device without numbers stands for one that is too small for the model."""
+    checkpoint = saved(tmp_path, "llama")
+    kinds = anatomy.of(checkpoint)
+    network = checkpoint.load_model(device="meta", by_blocks=True)
+    own = sum(1 for part in kinds.parts if part.block == 0)
+    outside = sum(p.device.type == "meta" for p in network.parameters())
+    seen = []
+    for block in range(kinds.n_blocks):
+        network.get_submodule(kinds.module("down", block)).register_forward_hook(
+            lambda *_: seen.append(sum(p.device.type == "meta" for p in network.parameters()))
+        )
+    with torch.inference_mode():
+        network(input_ids=TOKENS.to("meta"))
+    assert seen == [outside + own] * kinds.n_blocks
+    assert sum(p.device.type == "cpu" for p in network.parameters()) == own * kinds.n_blocks
