@@ -5,6 +5,7 @@ tensors leave their files, and the records of the study that holds all models at
 """
 
 import hashlib
+import shutil
 import threading
 import weakref
 from collections import Counter
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 
 from provlab import machine
 from provlab.engine import memory, rounds
@@ -21,7 +23,7 @@ from provlab.engine.memory import Budget, budget_for, parse
 from provlab.engine.pairs import SHARE_HELD, open_models, run_pairs
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
-from provlab.models import local
+from provlab.models import activations, local, predictions, running
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import Count, add, counting
 from provlab.models.held import Held
@@ -76,6 +78,34 @@ def test_one_pass_serves_all_statistics_that_record(models, options):
     assert count.tensors == plan(opened.models, ["phi_h"], options).bytes_to_read  # one pass, and keys of its units
     apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
     assert records == apart
+
+
+def test_one_run_over_the_text_gives_activations_and_predictions(models, options, monkeypatch):
+    """Two runs a model where one would do: the text for phi_MATCH and phi_JSD, and random tokens for phi_H."""
+    whole, without_head = Counter(), Counter()
+    real = running.run
+
+    def counted(part, batch, network):
+        (whole if part is network else without_head)[len(batch)] += 1
+        return real(part, batch, network)
+
+    for module in (activations, predictions):
+        monkeypatch.setattr(module, "run", counted)
+    run_pairs(open_models(list(models.values())), ["phi_jsd", "phi_h", "phi_match"], options, progress=False)
+    batches = -(-options.n_sequences // running.BATCH)
+    assert sum(without_head.values()) == batches * len(models)
+    assert sum(whole.values()) == (batches + 1) * len(models)  # and one of some sequences, rounded
+
+
+def test_a_model_whose_predictions_are_no_numbers_is_still_matched(models, options, tmp_path):
+    shutil.copytree(models["base"], tmp_path / "spoilt")
+    tensors = load_file(tmp_path / "spoilt/model.safetensors")
+    tensors["lm_head.weight"][:] = 3e38
+    save_file(tensors, tmp_path / "spoilt/model.safetensors", {"format": "pt"})
+    opened = open_models([models["base"], str(tmp_path / "spoilt")])
+    jsd, match = run_pairs(opened, ["phi_jsd", "phi_match"], options, progress=False)
+    assert "NaN or Inf" in jsd.error
+    assert match.outcome.log10_p < -5
 
 
 DEFAULT = ["phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen"]

@@ -137,7 +137,11 @@ def test_activations_wait_as_rows_and_are_compared_beside_their_unit_rows():
     views = 2 * 11_008 * 2048
     assert whole.waiting == 2 * 32 * 4 * views
     assert whole.smallest == 2 * 8 * views + 8 * 11_008**2
-    assert whole.largest == 4 * 6_738_415_616  # a loaded model
+    outside, block = 2 * 32_000 * 4096 + 4096, 4 * 4096**2 + 3 * 4096 * 11_008 + 2 * 4096
+    assert whole.largest == 4 * (outside + block)  # of a model that runs
+    rounded = replace(OPTIONS, dtype="float16")  # what bfloat16 is not exact in
+    sketch = shapes_of(("shape:llama-2-7b*2",))
+    assert estimate(sketch.models, ["phi_match"], rounded, RATES).plan.largest == 2 * 6_738_415_616
 
 
 def test_files_that_fit_into_memory_come_from_the_disk_once():

@@ -4,17 +4,20 @@ A pass gives the features of all blocks: a job that ran the models itself would 
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from provlab.engine.memory import Budget, nbytes
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.errors import PAIR_FAILURES, NotComparableError, ProvlabError
-from provlab.models.formats.dtypes import itemsize
+from provlab.models.formats.dtypes import exact_from, itemsize
 from provlab.models.room import load, save
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options, numel
+from provlab.statistics.text import one_run
 
 
 class FeatureCache:
@@ -106,8 +109,11 @@ class ForwardPass:
         except PAIR_FAILURES as error:
             yield from ((name, error) for name in self.features)
             return
-        with model.checkpoint.loaded_once():
-            for name, key in self.features.items():
+        # a statistic that asks what the model predicts comes last: another one's run over the text has said it then
+        names = sorted(self.features, key=lambda name: get_statistic(name).predicts)
+        with model.checkpoint.loaded_once(), one_run() if get_statistic(names[-1]).predicts else nullcontext():
+            for name in names:
+                key = self.features[name]
                 try:
                     with named(f"{name} of {model.name}"):
                         if key not in self.cache:  # else a statistic that records the same was run already
@@ -117,5 +123,15 @@ class ForwardPass:
 
 
 def loaded_bytes(model: Model, options: Options) -> int:
-    """Bytes of a model that is loaded to be run."""
-    return itemsize(options.dtype) * sum(numel(model, part.name) for part in model.anatomy.parts)
+    """Bytes of a model that is loaded to be run: of its blocks one, where they run one by one, and all that is in none.
+
+    See `provlab.models.by_blocks`. What is mapped from files is not counted: the system drops it where memory is short.
+    """
+    of_block: Counter[int | None] = Counter()
+    for part in model.anatomy.parts:
+        of_block[part.block] += numel(model, part.name)
+    outside = of_block.pop(None, 0)
+    dtypes = {model.checkpoint.dtype(part.name) for part in model.anatomy.parts}
+    by_blocks = model.checkpoint.plain and exact_from(dtypes, options.dtype)
+    inside = max(of_block.values(), default=0) if by_blocks else sum(of_block.values())
+    return itemsize(options.dtype) * (outside + inside)

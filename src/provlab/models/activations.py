@@ -22,7 +22,8 @@ from provlab.errors import InputError, MissingRoleError
 from provlab.models.anatomy import Anatomy
 from provlab.models.canonical import SEEN, merged, shares
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.room import Room
+from provlab.models.predictions import log_probs_of, side_by_side
+from provlab.models.room import Room, Stack
 from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 KINDS = ("hidden", "gate", "up", "input", "output")
 UNITS = "units"  # what these are activations of: see `provlab.models.canonical`
 WRITTEN = "written"  # how much of the MLP's output each of them writes
+LOG_PROBS = "log_probs"  # what the model predicts on all of the tokens
 
 
 def random_tokens(vocab_size: int, n_sequences: int, length: int, *, seed: int) -> NDArray[np.int64]:
@@ -91,7 +93,8 @@ def mlp_activations(
         Some of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), ``"input"`` (what
         enters these two) and ``"output"`` (what MLP or experts add). Besides, ``"units"`` says which hidden units there
         really are, by weights and activations, and ``"written"``, beside these, gate and up, what share of the MLP's
-        output each of them writes.
+        output each of them writes; ``"log_probs"`` gives one array of all positions, ``(positions, vocabulary)``, and
+        none where a logit is NaN or Inf.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -122,7 +125,7 @@ def mlp_activations(
     chosen_blocks = sorted(set(range(anatomy.n_blocks) if blocks is None else blocks) & set(range(anatomy.n_blocks)))
     if not chosen_blocks:
         raise InputError(f"blocks must be some of 0 to {anatomy.n_blocks - 1}, not {blocks}")
-    recorded_kinds = [kind for kind in kinds if kind not in (UNITS, WRITTEN)]
+    recorded_kinds = [kind for kind in kinds if kind not in (UNITS, WRITTEN, LOG_PROBS)]
     if unknown := [kind for kind in recorded_kinds if kind not in KINDS]:
         raise InputError(f"kinds must be of {', '.join(KINDS)}, not {unknown[0]!r}")
     # asked before the model is loaded, so that a refusal comes at once
@@ -138,6 +141,9 @@ def mlp_activations(
     room = Room([(rows, len(kept)) for rows in rows_of.values()], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
+    predicted = Stack(ids.numel()) if LOG_PROBS in kinds else None
+    if predicted is not None:
+        batch_size = min(batch_size, side_by_side(anatomy, ids.shape[1]))
     looks = {b: _Look.at(_hidden_units(anatomy, b), anatomy.width, kept) for b, *_ in by_units}
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
@@ -173,16 +179,18 @@ def mlp_activations(
             _hook(hooks, _module(network, path), fired, b, None)
             _hook(hooks, _module(network, path), wrote, b, slice(None))
             _hook(hooks, _module(network, of_key), gave, b, rows)
-        if chosen_blocks[-1] + 1 < anatomy.n_blocks:
+        if chosen_blocks[-1] + 1 < anatomy.n_blocks and predicted is None:
             _hook(hooks, _module(network, anatomy.path_of(chosen_blocks[-1] + 1)), stop, 0, None)
         first = 0
-        # the base model alone: the head's logits are not needed
         for batch in ids.split(batch_size):
             inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
             of_batch = torch.from_numpy(inside - first)
-            if len(inside):
+            if predicted is not None:
+                if (log_probs := log_probs_of(run(network, batch, network).logits)) is not None:
+                    predicted.add(log_probs)
+            elif len(inside):
                 with suppress(_Enough):
-                    run(network.base_model, batch, network)
+                    run(network.base_model, batch, network)  # without the head
             first += batch.numel()
             column += len(inside)
     arrays = dict(zip(places, room.arrays(), strict=True))
@@ -197,6 +205,8 @@ def mlp_activations(
     if WRITTEN in kinds:
         made = {b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in chosen_blocks}
         recorded[WRITTEN] = [made.get(b, np.empty(0)) for b in everywhere]
+    if predicted is not None and predicted.whole:
+        recorded[LOG_PROBS] = [predicted.array()]
     return recorded
 
 

@@ -17,25 +17,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def stored_dtype(dtypes: set[str], asked: torch.dtype) -> torch.dtype | None:
-    """Return the dtype of 16 bits that all numbers of a file have, where none is lost in the one that is asked for.
-
-    Parameters
-    ----------
-    dtypes
-        As the tensors of the file have them.
-    """
-    (name,) = dtypes if len(dtypes) == 1 else ("",)
-    stored = {"bfloat16": torch.bfloat16, "float16": torch.float16}.get(name)
-    return stored if asked in (torch.float32, stored) else None
-
-
 def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, asked: torch.dtype) -> list[nn.Module] | None:
     """Return the modules of all transformer blocks, or None where the model cannot run by blocks.
 
     That is so where transformers calls the modules other than the files do; where the first parameter, by which a model
-    says its device, is one of a block; and where a number that is no parameter, such as the factor of an embedding of
-    Gemma's, was made in 16 bits, and so rounded.
+    says its device, is one of a block; and where a number that is no parameter was made in 16 bits, and so rounded.
     """
     try:
         blocks = [network.get_submodule(anatomy.path_of(block)) for block in range(anatomy.n_blocks)]
@@ -43,7 +29,7 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, asked: torch.dtype) 
         return None
     found = {id(block): block for block in blocks}  # each once, where blocks share their weights
     within = {id(p) for module in found.values() for p in module.parameters()}
-    rounded = any(b.is_floating_point() and b.itemsize < asked.itemsize for b in network.buffers())
+    rounded = any(buffer.is_floating_point() and buffer.itemsize < asked.itemsize for *_, buffer in _buffers(network))
     return None if rounded or id(next(network.parameters())) in within else list(found.values())
 
 
@@ -66,9 +52,8 @@ def run_by_blocks(
     for module, name, parameter in _parameters(network):
         if id(parameter) not in within:
             setattr(module, name, brought.setdefault(id(parameter), _brought(parameter, dtype, device)))
-    for module in network.modules():
-        for name, buffer in module.named_buffers(recurse=False):
-            setattr(module, name, buffer.to(device))
+    for module, name, buffer in _buffers(network):
+        setattr(module, name, buffer.to(device))
     network.config.dtype = dtype
     return network
 
@@ -76,6 +61,15 @@ def run_by_blocks(
 def _parameters(module: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
     """The parameters of a module and of those in it, with their owners and their names there."""
     return [(part, name, p) for part in module.modules() for name, p in part.named_parameters(recurse=False)]
+
+
+def _buffers(network: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
+    """The same of buffers; the factor of Gemma's embedding, which is made in the model's dtype, as it was meant."""
+    found = [(part, name, b) for part in network.modules() for name, b in part.named_buffers(recurse=False)]
+    return [
+        (part, name, b if (meant := getattr(part, f"scalar_{name}", None)) is None else torch.tensor(meant))
+        for part, name, b in found
+    ]
 
 
 def _brought(values: torch.Tensor, dtype: torch.dtype, device: str) -> nn.Parameter:

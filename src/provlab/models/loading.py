@@ -18,8 +18,9 @@ from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError, one_line
 from provlab.models import anatomy
 from provlab.models.architectures import KEYS
-from provlab.models.by_blocks import blocks_of, run_by_blocks, stored_dtype
+from provlab.models.by_blocks import blocks_of, run_by_blocks
 from provlab.models.formats.container import TensorInfo
+from provlab.models.formats.dtypes import exact_from
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.growth import refuse_growth
 from provlab.models.language import no_tokens
@@ -72,9 +73,9 @@ def load_model(
     """Make the model, see `Checkpoint.load_model`."""
     asked = dtype or torch.float32
     if by_blocks and checkpoint.plain and (known := _known(checkpoint)):
-        stored = stored_dtype({checkpoint.dtype(part.name) for part in known.parts}, asked)
-        if stored is not None:
-            network = _loaded(checkpoint, stored)
+        dtypes = {checkpoint.dtype(part.name) for part in known.parts}
+        if stored := exact_from(dtypes, str(asked).removeprefix("torch.")):
+            network = _loaded(checkpoint, getattr(torch, stored))
             if (blocks := blocks_of(network, known, asked)) is not None:
                 with machine.using_device(device):
                     return run_by_blocks(network, blocks, asked, device).eval()

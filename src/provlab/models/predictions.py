@@ -1,6 +1,6 @@
 """What a model predicts: log probabilities of the next token on given tokens."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from provlab.errors import MissingRoleError
+from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_LOGITS = 1 << 25  # at a time, so that a large vocabulary takes no more memory than a small one
+_LOGITS = 1 << 27  # at a time, so that a large vocabulary takes no more memory than a small one
 
 
 def next_token_log_probs(
@@ -40,20 +41,31 @@ def next_token_log_probs(
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = checked_tokens(tokens, anatomy, BATCH)
-    at_once = max(1, min(BATCH, _LOGITS // (ids.shape[1] * anatomy.vocab_size)))
-    yield from _log_probs(model, network_of(model, device, dtype), ids, at_once)
+    yield from _log_probs(model, network_of(model, device, dtype), ids.split(side_by_side(anatomy, ids.shape[1])))
+
+
+def side_by_side(anatomy: Anatomy, length: int) -> int:
+    """How many sequences run at a time where logits of all of them are held."""
+    return max(1, min(BATCH, _LOGITS // (length * anatomy.vocab_size)))
+
+
+def log_probs_of(logits: torch.Tensor) -> NDArray[np.float32] | None:
+    """Log probabilities, ``(positions, vocabulary)``, of a batch's logits; None if one of these is NaN or Inf."""
+    wide = logits.to("cpu", torch.float32)
+    if not all_finite(wide):
+        return None
+    log_probs: NDArray[np.float32] = torch.log_softmax(wide, dim=-1).reshape(-1, wide.shape[-1]).numpy()
+    return log_probs
 
 
 def _log_probs(
-    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", ids: torch.Tensor, at_once: int = BATCH
+    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", batches: Iterable[torch.Tensor]
 ) -> Iterator[NDArray[np.float32]]:
-    for batch in ids.split(at_once):
+    for batch in batches:
         with torch.inference_mode():
-            logits = run(network, batch, network).logits.to("cpu", torch.float32)
-            if not all_finite(logits):
+            if (log_probs := log_probs_of(run(network, batch, network).logits)) is None:
                 raise not_finite(model, "the logits", network)
-            log_probs = torch.log_softmax(logits, dim=-1)
-        yield log_probs.reshape(-1, log_probs.shape[-1]).numpy()
+        yield log_probs
 
 
 def rounded_log_probs(
@@ -84,4 +96,4 @@ def rounded_log_probs(
             if not any(True for _ in module.children()):
                 hooks.callback(module.register_forward_hook(shake).remove)
         ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
-        return np.concatenate(list(_log_probs(model, network, ids)))
+        return np.concatenate(list(_log_probs(model, network, ids.split(BATCH))))

@@ -80,21 +80,46 @@ class Room:
         return [self._mapped(which, "r") for which in range(len(self._files))] or self._arrays
 
 
-def stacked(parts: Iterable[Array], rows: int) -> Array:
-    """Return parts ``(n, columns)`` as one matrix of `rows` rows, with no more than one part beside it.
+class Stack:
+    """Parts ``(n, columns)`` as one matrix, with no more than one part beside it.
 
     Where it passes `IN_MEMORY` bytes it is a read-only map of a temporary file, which vanishes with the array, at the
     latest when the process ends.
+
+    Parameters
+    ----------
+    rows
+        Of all parts together.
     """
-    room, done = None, 0
+
+    def __init__(self, rows: int) -> None:
+        self._rows, self._done = rows, 0
+        self._room: Room | None = None
+
+    def add(self, part: Array) -> None:
+        """Put a part below the others."""
+        self._room = self._room or Room([(self._rows, part.shape[1])])
+        self._room.write_rows(0, self._done, part)
+        self._done += len(part)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all rows are there."""
+        return self._done == self._rows
+
+    def array(self) -> Array:
+        """Return the matrix, which is whole."""
+        assert self._room is not None
+        assert self.whole
+        return self._room.arrays()[0]
+
+
+def stacked(parts: Iterable[Array], rows: int) -> Array:
+    """Return parts as one matrix of `rows` rows, see `Stack`."""
+    stack = Stack(rows)
     for part in parts:
-        if room is None:
-            room = Room([(rows, part.shape[1])])
-        room.write_rows(0, done, part)
-        done += len(part)
-    assert room is not None
-    assert done == rows
-    return room.arrays()[0]
+        stack.add(part)
+    return stack.array()
 
 
 def save(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -7,7 +7,7 @@ to plan a study of models that have not been fetched.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,8 @@ class Skeleton:
 
     name: str
     config: dict[str, Any]
+    #: as most files are
+    plain: ClassVar[bool] = True
 
     @property
     def architecture(self) -> str:

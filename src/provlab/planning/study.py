@@ -14,11 +14,12 @@ the system's cache already, and what the weights hold, as how many tokens are un
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 from provlab.engine import memory
+from provlab.engine.passes import loaded_bytes
 from provlab.errors import InputError, ProvlabError
 from provlab.models.canonical import JUDGED
 from provlab.models.checkpoint import Checkpoint
@@ -218,7 +219,7 @@ def plan(
             except ProvlabError as error:  # fewer hidden units than are to be read
                 refused[str(error)] = None
     run = {source for job in jobs if job.recorded for source in job.reads}
-    loaded = max((itemsize(options.dtype) * _numbers(models[source]) for source in run), default=0)
+    loaded = max((loaded_bytes(models[source], options) for source in run), default=0)
     return Workload(models, tuple(jobs), loaded, tuple(refused), workers == 1)
 
 
@@ -418,13 +419,21 @@ def estimate(
 
 
 def _runs(whole: Workload) -> dict[str, list[Law]]:
-    """Law of each kind of features that a model is run for, by model."""
+    """Law of each run of a model, by model: one for each kind of features, and one for all that the text gives."""
     runs: dict[str, dict[type, Law]] = {}
     for job in whole.jobs:
         if job.recorded:
             for source in job.reads:
                 runs.setdefault(source, {}).setdefault(job.recorded, LAWS.get(job.statistic, NO_LAW))
-    return {source: list(laws.values()) for source, laws in runs.items()}
+    return {source: _together(list(laws.values())) for source, laws in runs.items()}
+
+
+def _together(laws: list[Law]) -> list[Law]:
+    """Laws of runs where the one for activations over the text gives predictions, too."""
+    written = next((law for law in laws if law.written), None)
+    if written is None or not any(law.predicts for law in laws):
+        return laws
+    return [*(law for law in laws if not (law.written or law.predicts)), replace(written, predicts=True)]
 
 
 def _ordered(whole: Workload, options: Options) -> float:

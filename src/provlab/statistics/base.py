@@ -268,6 +268,8 @@ class Statistic(ABC):
     recorded : type of Features, or None
         What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
         list of arrays, or the `Model` itself. None where each block is read on its own.
+    predicts : bool
+        Whether that is what the model predicts on the text, which a run over the text for activations gives, too.
     """
 
     name: ClassVar[str]
@@ -281,6 +283,7 @@ class Statistic(ABC):
     settings: ClassVar[tuple[str, ...]] = ()
     independent_blocks: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
+    predicts: ClassVar[bool] = False
 
     def parameters(self, options: Options) -> dict[str, Any]:
         """Return the part of the options that this statistic's numbers depend on; None stands for what is not set."""

@@ -22,11 +22,10 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.models.formats.dtypes import UNITS
-from provlab.models.predictions import next_token_log_probs, rounded_log_probs
-from provlab.models.room import stacked
+from provlab.models.predictions import rounded_log_probs
 from provlab.statistics.base import PASS, Array, Features, Model, Options, Statistic, numel, require_positions
 from provlab.statistics.results import BlockResult, Detail
-from provlab.statistics.text import Columns, common, cut, spellings
+from provlab.statistics.text import Columns, common, cut, predicted, spellings
 
 _AT_ONCE = 1 << 16  # numbers of a law that are taken to float64 at once: so many stay in a core's cache
 _SEQUENCES = 2  # on which the rounding is measured
@@ -108,6 +107,7 @@ class PhiJSD(Statistic):
     reads = "next-token distributions on text"
     settings = ("text_sha256", *PASS)
     recorded = NextTokens
+    predicts = True
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """One unit."""
@@ -118,8 +118,7 @@ class PhiJSD(Statistic):
         """Run the model once over the text."""
         require_positions(self, model, options)
         tokens, places = cut(model.checkpoint, options)
-        chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
-        log_probs = stacked(chunks, tokens.size)
+        log_probs = predicted(model, tokens, options)
         vocabulary = spellings(model.checkpoint, log_probs.shape[1])
         unit = max(UNITS[options.dtype], unit_of(model))
         rounded = rounded_log_probs(

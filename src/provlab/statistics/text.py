@@ -8,8 +8,9 @@ models are independent, any inputs will do.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.room import stacked
 from provlab.statistics.base import Model, Options, Statistic, require_positions
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -138,20 +140,59 @@ def one_pass(
     NotComparableError
         If the model has too few positions for the inputs.
     """
-    from provlab.models.activations import mlp_activations  # torch is not needed to compare weights
+    from provlab.models.activations import LOG_PROBS, mlp_activations  # torch is not needed to compare weights
 
     require_positions(statistic, model, options)
+    of_text = _of_text.get() if tokens is None and model.anatomy.has("head") else None
     tokens, places = cut(model.checkpoint, options) if tokens is None else (tokens, tokens)
-    positions = options.kept_positions()
-    return mlp_activations(
+    recorded = mlp_activations(
         model.checkpoint,
         tokens,
-        kinds=kinds,
+        kinds=kinds if of_text is None else (*kinds, LOG_PROBS),
         device=options.device,
         dtype=options.torch_dtype,
-        positions=positions,
+        positions=options.kept_positions(),
         blocks=options.blocks,
-    ), places
+    )
+    if of_text is not None and (log_probs := recorded.pop(LOG_PROBS, None)):
+        of_text[model.checkpoint.source] = log_probs[0]
+    return recorded, places
+
+
+#: log probabilities by the model's source, of runs over the text within `one_run`
+_of_text: ContextVar[dict[str, NDArray[np.float32]] | None] = ContextVar("provlab_of_text", default=None)
+
+
+@contextmanager
+def one_run() -> Iterator[None]:
+    """Within, a run over the text for activations (`one_pass`) keeps what the model predicts, for `predicted`."""
+    token = _of_text.set({})
+    try:
+        yield
+    finally:
+        _of_text.reset(token)
+
+
+def predicted(model: Model, tokens: NDArray[np.int64], options: Options) -> NDArray[np.float32]:
+    """Log probabilities of the next token over the text, from a run that was made within `one_run`, or from one more.
+
+    Parameters
+    ----------
+    tokens
+        Ids of the text, as `cut` gives them.
+
+    Returns
+    -------
+    array
+        ``(n_sequences * sequence_length, vocab)``.
+    """
+    from provlab.models.predictions import next_token_log_probs
+
+    known = (_of_text.get() or {}).get(model.checkpoint.source)
+    if known is not None:
+        return known
+    chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
+    return stacked(chunks, tokens.size)
 
 
 def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ numpy knows neither bfloat16, which is the upper half of a float32, nor the floa
 """
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,12 @@ UNITS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat1
 def itemsize(dtype: str) -> int:
     """Bytes of one number: 2 for ``bfloat16``."""
     return int((re.search(r"[0-9]+", dtype) or "8")[0]) // 8  # the first is of float8_e4m3fn, none of bool
+
+
+def exact_from(dtypes: Collection[str], asked: str) -> str | None:
+    """Return the one dtype that tensors have, where `asked` holds each of their numbers; None else."""
+    (stored,) = dtypes if len(dtypes) == 1 else ("",)
+    return stored if stored == asked or (stored in ("bfloat16", "float16") and asked == "float32") else None
 
 
 def values(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:

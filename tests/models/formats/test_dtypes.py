@@ -1,0 +1,23 @@
+"""Which dtype holds the numbers of another."""
+
+import pytest
+
+from provlab.models.formats.dtypes import exact_from
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "exact"),
+    [
+        ({"bfloat16"}, "float32", True),
+        ({"float16"}, "float32", True),
+        ({"float32"}, "float32", True),
+        ({"bfloat16"}, "bfloat16", True),
+        ({"float16"}, "bfloat16", False),
+        ({"bfloat16"}, "float16", False),
+        ({"float64"}, "float32", False),
+        ({"bfloat16", "float32"}, "float32", False),
+        (set(), "float32", False),
+    ],
+)
+def test_numbers_of_one_dtype_are_exact_in_a_wider_one(stored, asked, exact):
+    assert exact_from(stored, asked) == (next(iter(stored), None) if exact else None)
