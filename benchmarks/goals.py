@@ -3,8 +3,9 @@
 Three checkpoints are written from nothing: a model, a copy of it with noise, and a stranger, with a tokenizer of as
 many tokens as the shape has. Then commands run, each in a process of its own with an empty cache, as a user meets them:
 the default tests of a pair, the quick ones of two strangers, phi_U alone, a study of all three, and `provlab diff` of
-200 sequences and of ten times as many. Kept are seconds by the clock and of the processor, the peak memory of the
-process, and that of the GPU, of which nvidia-smi is asked twice a second.
+200 sequences and of ten times as many. Kept are seconds by the clock and of the processor, the most memory that the
+process had of its own, looked at five times a second, and that of the GPU, of which nvidia-smi is asked twice. Pages of
+files are not counted: weights are mapped, and the system takes such pages back where memory is short.
 
 On a machine with a GPU, 64 GB of disk and some minutes, this one command measures what the page *How it scales* names
 as *not run here*:
@@ -12,9 +13,9 @@ as *not run here*:
     python benchmarks/goals.py --device cuda
 
 It takes llama-2-7b in bfloat16; without a device a tiny shape in float32, which tries it anywhere. Without a GPU
-``--shape llama-2-7b --blocks 8 --work pair quick`` measures a quarter of the blocks, which 24 GB of memory hold. Rows
-are appended to the file that the page shows, `RESULTS`. ``--work`` names some of the commands, ``--blocks`` writes some
-of the blocks alone, ``--shape`` and ``--dtype`` take others.
+``--shape llama-2-7b --work pair quick`` takes half an hour on two cores. Rows are appended to the file that the page
+shows, `RESULTS`. ``--work`` names some of the commands, ``--blocks`` writes some of the blocks alone, as a trial,
+``--shape`` and ``--dtype`` take others.
 """
 
 import argparse
@@ -137,7 +138,7 @@ def main() -> None:
             with watched(arguments.device if runs else "cpu") as looks:
                 spent = cost([word.format(**places) for word in words] + settings * runs, scratch, threads)
             row = {"work": work, **about, "seconds": round(time.monotonic() - began, 2), "cpu": spent["cpu"]}
-            row |= {"host": spent["memory"], "on_device": max(looks, default=""), "status": spent["status"]}
+            row |= {"host": spent["own"], "on_device": max(looks, default=""), "status": spent["status"]}
             print(row, flush=True)
             new = not arguments.out.exists()
             with arguments.out.open("a", encoding="utf-8", newline="") as file:

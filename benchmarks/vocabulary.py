@@ -24,10 +24,13 @@ import platform
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import tokenizers
 import torch
 import transformers
@@ -108,11 +111,20 @@ def of_shape(folder: Path, config: dict[str, Any], name: str) -> None:
 
 
 def cost(arguments: list[str], scratch: Path, threads: int = 1) -> dict[str, float | int]:
-    """Run a command of provlab with an empty cache: CPU seconds (the system's among them), peak MB, exit code."""
+    """Run a command of provlab with an empty cache.
+
+    Returns
+    -------
+    dict
+        CPU seconds, those of the system among them; peak MB, and peak MB without pages of files; exit code.
+    """
     with tempfile.TemporaryDirectory(dir=scratch) as cache, (scratch / "output").open("w") as output:
         own = {**os.environ, "PROVLAB_CACHE": cache, "OMP_NUM_THREADS": str(threads)}
         program = [sys.executable] if arguments[0] == "-c" else [Path(sys.executable).with_name("provlab")]
         process = subprocess.Popen([*program, *arguments], stdout=output, stderr=output, cwd=scratch, env=own)
+        peak = [0]
+        watcher = threading.Thread(target=_look, args=(process.pid, peak), daemon=True)
+        watcher.start()
         _, status, usage = os.wait4(process.pid, 0)
     if code := os.waitstatus_to_exitcode(status):
         print((scratch / "output").read_text()[-600:], file=sys.stderr)
@@ -120,8 +132,19 @@ def cost(arguments: list[str], scratch: Path, threads: int = 1) -> dict[str, flo
         "cpu": round(usage.ru_utime + usage.ru_stime, 2),
         "system": round(usage.ru_stime, 2),
         "memory": round(usage.ru_maxrss / (1 if sys.platform == "darwin" else 1024)),
+        "own": round(peak[0] / 2**20),
         "status": code,
     }
+
+
+def _look(pid: int, peak: list[int]) -> None:
+    """Keep the most memory of a process that is no page of a file, until it ends."""
+    with suppress(psutil.Error):
+        process = psutil.Process(pid)
+        while True:
+            memory = process.memory_info()
+            peak[0] = max(peak[0], memory.rss - getattr(memory, "shared", 0))
+            time.sleep(0.2)
 
 
 def growth(row: dict[str, Any], before: dict[str, Any], least: dict[str, Any]) -> str:
@@ -191,7 +214,7 @@ def main() -> None:
             kept[work, shape, vocabulary] = named | row | about
             new = not arguments.out.exists()
             with arguments.out.open("a", encoding="utf-8", newline="") as file:
-                table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                table = csv.DictWriter(file, COLUMNS, extrasaction="ignore", lineterminator="\n")
                 if new:
                     table.writeheader()
                 table.writerow(kept[work, shape, vocabulary])

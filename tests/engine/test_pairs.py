@@ -15,11 +15,13 @@ import tiny_models
 import torch
 from safetensors.torch import load_file, save_file
 
+from provlab.engine import pairs
 from provlab.engine.pairs import bar_of, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError
 from provlab.models import loading
 from provlab.models.checkpoint import Checkpoint
+from provlab.models.running import BATCH
 from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
 from provlab.statistics.phi_u import PhiU, UpProjections
@@ -372,3 +374,21 @@ def test_a_bar_says_how_long_only_once_it_can_know(monkeypatch):
         bar.n, now[0] = 10, 12.0
         assert bar.format_dict["left"] == ", about 00:24 left"
         assert "reading  33%" in str(bar)
+
+
+def test_a_bar_goes_on_while_a_model_runs(models, options, monkeypatch):
+    """One pass of a model of billions takes minutes, and the bar stood still."""
+    steps, real = [], pairs.bar_of
+
+    def watched(total, progress):
+        bar = real(total, progress)
+        monkeypatch.setattr(bar, "update", lambda n=1: (steps.append(n), setattr(bar, "n", bar.n + n)))
+        return bar
+
+    monkeypatch.setattr(pairs, "bar_of", watched)
+    run([models["base"], models["tuned"]], ["phi_match", "phi_jsd"], options)
+    comparisons = BLOCKS + 1
+    assert sum(steps) == pytest.approx(3 * comparisons)  # of the pair, and a pass of each model
+    batches = -(-options.n_sequences // BATCH)
+    assert len(steps) > 2 * batches * 2 * BLOCKS
+    assert max(steps) <= comparisons / 2 + 1e-9

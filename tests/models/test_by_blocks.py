@@ -64,13 +64,13 @@ def test_one_block_is_widened_at_a_time(tmp_path):
     network = checkpoint.load_model(by_blocks=True)
     kinds = anatomy.of(checkpoint)
     of_block = len([part for part in kinds.parts if part.block == 0])
-    seen = []
+    counts = []
     for block in range(kinds.n_blocks):
         network.get_submodule(kinds.module("down", block)).register_forward_hook(
-            lambda *_: seen.append(narrow(network))
+            lambda *_: counts.append(narrow(network))
         )
     output(network)
-    assert seen == [narrow(network) - of_block] * kinds.n_blocks
+    assert counts == [narrow(network) - of_block] * kinds.n_blocks
 
 
 def test_a_run_that_is_broken_off_leaves_the_weights_as_they_were(tmp_path):
@@ -89,14 +89,14 @@ def test_a_run_that_is_broken_off_leaves_the_weights_as_they_were(tmp_path):
     assert narrow(network) == before
 
 
-@pytest.mark.parametrize("asked", [torch.float32, torch.float16, torch.bfloat16])
-def test_activations_are_the_same_in_any_dtype(tmp_path, asked):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_activations_are_the_same_in_any_dtype(tmp_path, dtype):
     """bfloat16 of a file in float16 is rounded, so such a model is loaded whole."""
     checkpoint = saved(tmp_path, "llama", torch.float16)
     kinds = ("gate", "up", "units", "written")
     theirs, ours = (
-        mlp_activations(model, TOKENS.numpy(), kinds=kinds, dtype=asked)
-        for model in (checkpoint.load_model(asked), checkpoint)
+        mlp_activations(model, TOKENS.numpy(), kinds=kinds, dtype=dtype)
+        for model in (checkpoint.load_model(dtype), checkpoint)
     )
     for kind in kinds:
         for x, y in zip(theirs[kind], ours[kind], strict=True):
@@ -116,12 +116,12 @@ def test_a_device_holds_one_block_at_a_time(tmp_path):
     network = checkpoint.load_model(device="meta", by_blocks=True)
     own = sum(1 for part in kinds.parts if part.block == 0)
     outside = sum(p.device.type == "meta" for p in network.parameters())
-    seen = []
+    counts = []
     for block in range(kinds.n_blocks):
         network.get_submodule(kinds.module("down", block)).register_forward_hook(
-            lambda *_: seen.append(sum(p.device.type == "meta" for p in network.parameters()))
+            lambda *_: counts.append(sum(p.device.type == "meta" for p in network.parameters()))
         )
     with torch.inference_mode():
         network(input_ids=TOKENS.to("meta"))
-    assert seen == [outside + own] * kinds.n_blocks
+    assert counts == [outside + own] * kinds.n_blocks
     assert sum(p.device.type == "cpu" for p in network.parameters()) == own * kinds.n_blocks

@@ -30,6 +30,7 @@ from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.models import counting
 from provlab.models.held import holding
+from provlab.models.steps import hearing
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options
 from provlab.statistics.results import BlockResult, withheld
@@ -254,8 +255,8 @@ def execute(
             done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed, held)
         else:
             done_tasks = completed(tasks, workers=workers, executor=executor)
-        total = sum(task.n_comparisons if isinstance(task, Job) else 1 for task in tasks)
-        bar = stack.enter_context(bar_of(total, progress))
+        steps = [task.n_comparisons if isinstance(task, Job) else _served(task, jobs) for task in tasks]
+        bar = stack.enter_context(bar_of(sum(steps), progress))
         # closed at once, also if we are stopped between two results
         for task, done in stack.enter_context(closing(done_tasks)):
             counting.add(done.count)
@@ -265,13 +266,21 @@ def execute(
                     by_name[task.statistic].take(pair, place, result)
                     bar.update()
             else:
-                for name, failure in done.results:
-                    for pair in {pair for _, together in todo[name] for pair in together}:
-                        if task.model.source in pair:
-                            by_name[name].take(pair, None, failure)
-                bar.update()
+                end = bar.n + _served(task, jobs)
+                with hearing(bar.update, _served(task, jobs) / len(task.features)):
+                    for name, failure in done.results:
+                        for pair in {pair for _, together in todo[name] for pair in together}:
+                            if task.model.source in pair:
+                                by_name[name].take(pair, None, failure)
+                bar.update(end - bar.n)
         if cache:
             cache.clear(key for task in tasks for key in task.features.values())
+
+
+def _served(task: ForwardPass, jobs: Sequence[Job]) -> int:
+    """How many steps of the bar a pass is: the places at which features of the model are compared."""
+    keys = set(task.features.values())
+    return sum(len(job.places) for job in jobs if keys & {job.features.get(task.model.source)})
 
 
 def _agreed(records: list[PairRecord]) -> list[PairRecord]:

@@ -125,7 +125,7 @@ class ForwardPass:
 def loaded_bytes(model: Model, options: Options) -> int:
     """Bytes of a model that is loaded to be run: of its blocks one, where they run one by one, and all that is in none.
 
-    See `provlab.models.by_blocks`. What is mapped from files is not counted: the system drops it where memory is short.
+    See `provlab.models.by_blocks`. Pages of files are not counted: the system drops them where memory is short.
     """
     of_block: Counter[int | None] = Counter()
     for part in model.anatomy.parts:

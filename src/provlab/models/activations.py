@@ -25,6 +25,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import log_probs_of, side_by_side
 from provlab.models.room import Room, Stack
 from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.models.steps import tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -158,6 +159,7 @@ def mlp_activations(
 
     def keep(place: int, values: torch.Tensor) -> None:
         room.write(place, column, chosen(values, *list(places)[place]).T)
+        tell(1 / (n_batches * len(places)))
 
     def fired(b: int, values: torch.Tensor) -> None:
         looks[b].fired(chosen(values, "hidden", b))
@@ -171,6 +173,7 @@ def mlp_activations(
     def stop(_: int, __: torch.Tensor) -> None:
         raise _Enough
 
+    n_batches = -(-len(ids) // batch_size)
     with ExitStack() as hooks, torch.inference_mode():
         for place, ((kind, _), (path, rows)) in enumerate(places.items()):
             module = _module(network, path)

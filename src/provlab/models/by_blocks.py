@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, asked: torch.dtype) -> list[nn.Module] | None:
+def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) -> list[nn.Module] | None:
     """Return the modules of all transformer blocks, or None where the model cannot run by blocks.
 
     That is so where transformers calls the modules other than the files do; where the first parameter, by which a model
@@ -27,10 +27,10 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, asked: torch.dtype) 
         blocks = [network.get_submodule(anatomy.path_of(block)) for block in range(anatomy.n_blocks)]
     except AttributeError:
         return None
-    found = {id(block): block for block in blocks}  # each once, where blocks share their weights
-    within = {id(p) for module in found.values() for p in module.parameters()}
-    rounded = any(buffer.is_floating_point() and buffer.itemsize < asked.itemsize for *_, buffer in _buffers(network))
-    return None if rounded or id(next(network.parameters())) in within else list(found.values())
+    distinct = {id(block): block for block in blocks}  # some models share one block's weights
+    within = {id(p) for module in distinct.values() for p in module.parameters()}
+    rounded = any(buffer.is_floating_point() and buffer.itemsize < dtype.itemsize for *_, buffer in _buffers(network))
+    return None if rounded or id(next(network.parameters())) in within else list(distinct.values())
 
 
 def run_by_blocks(
@@ -65,10 +65,10 @@ def _parameters(module: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
 
 def _buffers(network: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
     """The same of buffers; the factor of Gemma's embedding, which is made in the model's dtype, as it was meant."""
-    found = [(part, name, b) for part in network.modules() for name, b in part.named_buffers(recurse=False)]
+    every = [(part, name, b) for part in network.modules() for name, b in part.named_buffers(recurse=False)]
     return [
         (part, name, b if (meant := getattr(part, f"scalar_{name}", None)) is None else torch.tensor(meant))
-        for part, name, b in found
+        for part, name, b in every
     ]
 
 

@@ -71,15 +71,15 @@ def load_model(
     checkpoint: Loadable, dtype: torch.dtype | None, device: str, *, by_blocks: bool = False
 ) -> "PreTrainedModel":
     """Make the model, see `Checkpoint.load_model`."""
-    asked = dtype or torch.float32
+    precision = dtype or torch.float32
     if by_blocks and checkpoint.plain and (known := _known(checkpoint)):
         dtypes = {checkpoint.dtype(part.name) for part in known.parts}
-        if stored := exact_from(dtypes, str(asked).removeprefix("torch.")):
+        if stored := exact_from(dtypes, str(precision).removeprefix("torch.")):
             network = _loaded(checkpoint, getattr(torch, stored))
-            if (blocks := blocks_of(network, known, asked)) is not None:
+            if (blocks := blocks_of(network, known, precision)) is not None:
                 with machine.using_device(device):
-                    return run_by_blocks(network, blocks, asked, device).eval()
-    whole: Any = _loaded(checkpoint, asked)
+                    return run_by_blocks(network, blocks, precision, device).eval()
+    whole: Any = _loaded(checkpoint, precision)
     with machine.using_device(device):
         return whole.to(device).eval()
 

@@ -13,6 +13,7 @@ from provlab.errors import MissingRoleError
 from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.models.steps import tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,7 +42,10 @@ def next_token_log_probs(
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = checked_tokens(tokens, anatomy, BATCH)
-    yield from _log_probs(model, network_of(model, device, dtype), ids.split(side_by_side(anatomy, ids.shape[1])))
+    batches = ids.split(side_by_side(anatomy, ids.shape[1]))
+    for log_probs in _log_probs(model, network_of(model, device, dtype), batches):
+        tell(1 / len(batches))
+        yield log_probs
 
 
 def side_by_side(anatomy: Anatomy, length: int) -> int:

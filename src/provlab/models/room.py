@@ -89,7 +89,7 @@ class Stack:
     Parameters
     ----------
     rows
-        Of all parts together.
+        Those of all parts together.
     """
 
     def __init__(self, rows: int) -> None:

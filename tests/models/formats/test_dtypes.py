@@ -6,7 +6,7 @@ from provlab.models.formats.dtypes import exact_from
 
 
 @pytest.mark.parametrize(
-    ("stored", "asked", "exact"),
+    ("stored", "other", "exact"),
     [
         ({"bfloat16"}, "float32", True),
         ({"float16"}, "float32", True),
@@ -19,5 +19,5 @@ from provlab.models.formats.dtypes import exact_from
         (set(), "float32", False),
     ],
 )
-def test_numbers_of_one_dtype_are_exact_in_a_wider_one(stored, asked, exact):
-    assert exact_from(stored, asked) == (next(iter(stored), None) if exact else None)
+def test_numbers_of_one_dtype_are_exact_in_a_wider_one(stored, other, exact):
+    assert exact_from(stored, other) == (next(iter(stored), None) if exact else None)

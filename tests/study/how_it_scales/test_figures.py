@@ -47,7 +47,7 @@ def of_goals(*on_gpu, without=()):
     keys += [(work, "llama-2-7b", "cuda") for work in on_gpu]
     keys += [(work, "llama-2-7b", "cpu") for work in without]
     frame = pd.DataFrame(keys, columns=["work", "shape", "device"]).assign(**ABOUT, cpu=7.0, seconds=3060.0, host=9000)
-    return frame.assign(on_device=frame["device"].map({"cpu": None, "cuda": 40_000}), blocks=8)
+    return frame.assign(on_device=frame["device"].map({"cpu": None, "cuda": 40_000}), blocks=32)
 
 
 def test_growth_is_one_where_time_grows_as_the_vocabulary_does_and_more_where_it_grows_faster():
@@ -62,11 +62,13 @@ def test_a_goal_that_nobody_measured_says_so_beside_its_command():
     assert len(shown) <= 8
     unmeasured = shown[shown["here"] == "not run here"]
     assert len(unmeasured) == 5
-    assert unmeasured["command"].str.contains("--device cuda|--shape llama-2-7b --blocks 8").all()
+    assert unmeasured["command"].str.contains("--device cuda|--shape llama-2-7b").all()
     assert (unmeasured["measured"] == "").all()
-    some = goals_table(of_goals(without=["pair"]), of_vocabulary(), caption="").frame.set_index("work")
-    shown = some.loc["default tests, a pair of 7B, no GPU", "here"]
-    assert shown == "8 of 32 blocks 51.0 min, 9.0 GB; so all in at most 204 min"
+    some = of_goals(without=["pair"])
+    shown = goals_table(some, of_vocabulary(), caption="").frame.set_index("work")
+    assert shown.loc["default tests, a pair of 7B, no GPU", "here"] == "51.0 min, 9.0 GB"
+    trial = goals_table(some.assign(blocks=8), of_vocabulary(), caption="").frame.set_index("work")
+    assert trial.loc["default tests, a pair of 7B, no GPU", "here"] == "not run here"
     measured = goals_table(of_goals("pair", "study"), of_vocabulary(), caption="").frame.set_index("work")
     assert "3,060 s, 9 GB, 40 GB on it" in measured.loc["default tests, a pair of 7B, one GPU", "here"]
     assert (measured["here"] == "not run here").sum() == 3

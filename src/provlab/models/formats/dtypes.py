@@ -38,10 +38,10 @@ def itemsize(dtype: str) -> int:
     return int((re.search(r"[0-9]+", dtype) or "8")[0]) // 8  # the first is of float8_e4m3fn, none of bool
 
 
-def exact_from(dtypes: Collection[str], asked: str) -> str | None:
-    """Return the one dtype that tensors have, where `asked` holds each of their numbers; None else."""
+def exact_from(dtypes: Collection[str], wider: str) -> str | None:
+    """Return the one dtype that tensors have, where `wider` holds each of their numbers; None else."""
     (stored,) = dtypes if len(dtypes) == 1 else ("",)
-    return stored if stored == asked or (stored in ("bfloat16", "float16") and asked == "float32") else None
+    return stored if stored == wider or (stored in ("bfloat16", "float16") and wider == "float32") else None
 
 
 def values(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:
