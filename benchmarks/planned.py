@@ -65,7 +65,7 @@ from provlab.engine import pairs
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.inference import matching
 from provlab.inference.matching import cosine
-from provlab.models import canonical, checkpoint, loading, local, running
+from provlab.models import by_blocks, canonical, checkpoint, loading, local, running
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.models.weights import WeightFiles
@@ -124,6 +124,7 @@ def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
         checkpoint._hashes: "hash",  # in threads, for which it waits
         cosine.unit_rows: "read",
         loading.load_model: "load models",
+        by_blocks._brought: "load models",
         running.run: "run models",
         canonical.merged: "canonical form",
         canonical.shares: "canonical form",

@@ -21,7 +21,7 @@ from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError
 from provlab.models import loading
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.running import BATCH
+from provlab.models.steps import BATCH
 from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
 from provlab.statistics.phi_u import PhiU, UpProjections

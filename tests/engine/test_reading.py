@@ -23,7 +23,7 @@ from provlab.engine.memory import Budget, budget_for, parse
 from provlab.engine.pairs import SHARE_HELD, open_models, run_pairs
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
-from provlab.models import activations, local, predictions, running
+from provlab.models import activations, local, predictions, running, steps
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import Count, add, counting
 from provlab.models.held import Held
@@ -92,7 +92,7 @@ def test_one_run_over_the_text_gives_activations_and_predictions(models, options
     for module in (activations, predictions):
         monkeypatch.setattr(module, "run", counted)
     run_pairs(open_models(list(models.values())), ["phi_jsd", "phi_h", "phi_match"], options, progress=False)
-    batches = -(-options.n_sequences // running.BATCH)
+    batches = -(-options.n_sequences // steps.BATCH)
     assert sum(without_head.values()) == batches * len(models)
     assert sum(whole.values()) == (batches + 1) * len(models)  # and one of some sequences, rounded
 

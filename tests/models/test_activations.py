@@ -8,7 +8,7 @@ from tiny_models import BLOCKS, MLP_WIDTH, TINY, VOCABULARY
 from torch.nn import functional as F
 
 from provlab.errors import InputError, InvalidWeightsError, MissingRoleError
-from provlab.models import anatomy, predictions
+from provlab.models import anatomy, steps
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import next_token_log_probs
@@ -141,7 +141,7 @@ def test_other_bad_input(tiny):
 
 
 def test_log_probs(tiny, monkeypatch):
-    monkeypatch.setattr(predictions, "BATCH", 2)
+    monkeypatch.setattr(steps, "BATCH", 2)
     checkpoint = Checkpoint.open(tiny("gemma2"))
     chunks = list(next_token_log_probs(checkpoint, TOKENS))
     assert [c.shape for c in chunks] == [(14, VOCABULARY), (14, VOCABULARY), (7, VOCABULARY)]

@@ -102,14 +102,17 @@ def test_comparisons_without_a_matching_by_hand():
 
 
 def test_a_model_is_loaded_once_and_run_for_each_kind_of_features():
-    """phi_match and its unsigned form share a run; phi_jsd multiplies the head, too, to 32,000 numbers a token."""
+    """phi_match, its unsigned form and phi_jsd share a run; there the head makes 32,000 numbers a token."""
     names = ["phi_h", "phi_match", "phi_match_unsigned", "phi_jsd"]
     result = planned("shape:llama-2-7b*2", statistics=names)
     single = planned("shape:llama-2-7b*2", statistics=["phi_match"])
     numbers, tokens = 6_738_415_616, OPTIONS.n_sequences * OPTIONS.sequence_length
     head = 1.3 * 2 * 32_000 * 4096 * tokens / 1e11 + 0.4 * tokens * 32_000 / 1e7
-    assert result.loading == single.loading == pytest.approx(2 * 1.5 * numbers / 1e9)
-    assert result.passes == pytest.approx(3 * single.passes + 2 * head)
+    inside = numbers - 2 * 32_000 * 4096 - 4096
+    # a block is turned into float32 for each batch of 16 sequences: of one run, or of two and a short one
+    assert single.loading == pytest.approx(2 * (numbers + inside) / 1e9)
+    assert result.loading == pytest.approx(2 * (numbers + 4 * inside) / 1e9)
+    assert result.passes == pytest.approx(2 * single.passes + 2 * head)
     alone = planned("shape:llama-2-7b*2", statistics=["phi_h"])
     assert result.canonical == pytest.approx(alone.canonical + single.canonical)
     assert result.plan.bytes_to_read == 2 * 2 * numbers + 2 * 32 * 3 * 11_008 * 4096 * 2  # MLPs again, for their keys

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
-from provlab.models import predictions
+from provlab.models import steps
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import next_token_log_probs
 from provlab.statistics import phi_jsd
@@ -53,7 +53,7 @@ def test_few_sequences_are_run_at_once_where_the_vocabulary_is_large(tiny, monke
     checkpoint = Checkpoint.open(tiny("llama"))
     tokens = np.random.default_rng(0).integers(0, 16, size=(6, 4))
     whole = list(next_token_log_probs(checkpoint, tokens))
-    monkeypatch.setattr(predictions, "_LOGITS", 2 * whole[0].size // 6)
+    monkeypatch.setattr(steps, "_LOGITS", 2 * whole[0].size // 6)
     parts = list(next_token_log_probs(checkpoint, tokens))
     assert (len(whole), len(parts)) == (1, 3)
     np.testing.assert_allclose(np.concatenate(parts), whole[0], atol=1e-5)

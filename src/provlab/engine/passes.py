@@ -122,16 +122,20 @@ class ForwardPass:
                     yield name, error
 
 
+def runs_by_blocks(model: Model, options: Options) -> str | None:
+    """Return the dtype of a model's file if the model runs block by block (`provlab.models.by_blocks`), else None."""
+    dtypes = {model.checkpoint.dtype(part.name) for part in model.anatomy.parts}
+    return exact_from(dtypes, options.dtype) if model.checkpoint.plain else None
+
+
 def loaded_bytes(model: Model, options: Options) -> int:
     """Bytes of a model that is loaded to be run: of its blocks one, where they run one by one, and all that is in none.
 
-    See `provlab.models.by_blocks`. Pages of files are not counted: the system drops them where memory is short.
+    Pages of files are not counted: the system drops them where memory is short.
     """
     of_block: Counter[int | None] = Counter()
     for part in model.anatomy.parts:
         of_block[part.block] += numel(model, part.name)
     outside = of_block.pop(None, 0)
-    dtypes = {model.checkpoint.dtype(part.name) for part in model.anatomy.parts}
-    by_blocks = model.checkpoint.plain and exact_from(dtypes, options.dtype)
-    inside = max(of_block.values(), default=0) if by_blocks else sum(of_block.values())
+    inside = max(of_block.values(), default=0) if runs_by_blocks(model, options) else sum(of_block.values())
     return itemsize(options.dtype) * (outside + inside)

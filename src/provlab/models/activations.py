@@ -22,10 +22,10 @@ from provlab.errors import InputError, MissingRoleError
 from provlab.models.anatomy import Anatomy
 from provlab.models.canonical import SEEN, merged, shares
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.predictions import log_probs_of, side_by_side
+from provlab.models.predictions import log_probs_of
 from provlab.models.room import Room, Stack
-from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
-from provlab.models.steps import tell
+from provlab.models.running import all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.models.steps import BATCH, side_by_side, tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -144,7 +144,7 @@ def mlp_activations(
     column = 0  # where they go
     predicted = Stack(ids.numel()) if LOG_PROBS in kinds else None
     if predicted is not None:
-        batch_size = min(batch_size, side_by_side(anatomy, ids.shape[1]))
+        batch_size = min(batch_size, side_by_side(ids.shape[1], anatomy.vocab_size))
     looks = {b: _Look.at(_hidden_units(anatomy, b), anatomy.width, kept) for b, *_ in by_units}
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:

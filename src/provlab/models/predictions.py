@@ -10,15 +10,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from provlab.errors import MissingRoleError
-from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.running import BATCH, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
-from provlab.models.steps import tell
+from provlab.models.running import all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.models.steps import BATCH, side_by_side, tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-_LOGITS = 1 << 27  # at a time, so that a large vocabulary takes no more memory than a small one
 
 
 def next_token_log_probs(
@@ -42,15 +39,10 @@ def next_token_log_probs(
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = checked_tokens(tokens, anatomy, BATCH)
-    batches = ids.split(side_by_side(anatomy, ids.shape[1]))
+    batches = ids.split(side_by_side(ids.shape[1], anatomy.vocab_size))
     for log_probs in _log_probs(model, network_of(model, device, dtype), batches):
         tell(1 / len(batches))
         yield log_probs
-
-
-def side_by_side(anatomy: Anatomy, length: int) -> int:
-    """How many sequences run at a time where logits of all of them are held."""
-    return max(1, min(BATCH, _LOGITS // (length * anatomy.vocab_size)))
 
 
 def log_probs_of(logits: torch.Tensor) -> NDArray[np.float32] | None:

@@ -16,8 +16,6 @@ from provlab.models.checkpoint import Checkpoint
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-BATCH = 16  # sequences that run through a model at a time
-
 
 def checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:
     if batch_size < 1:

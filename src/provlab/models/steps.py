@@ -1,13 +1,21 @@
-"""How far a run of a model over a text is: told where it runs, heard where a bar is shown.
+"""The steps of a run of a model over a text: how many sequences at a time, and how far it is.
 
-A run of 7 billion weights takes minutes, and gives its result at its end.
+A run of 7 billion weights takes minutes, and gives its result at its end. So the code that runs a model tells, by
+`tell`, and the code that shows a bar hears, by `hearing`.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+BATCH = 16  # sequences that run through a model at a time
+_LOGITS = 1 << 27  # held at a time, so that a large vocabulary takes no more memory than a small one
 _listener: ContextVar[tuple[Callable[[float], object], float] | None] = ContextVar("provlab_steps", default=None)
+
+
+def side_by_side(length: int, vocab_size: int) -> int:
+    """How many sequences of a length run at a time where logits of all of them are held."""
+    return max(1, min(BATCH, _LOGITS // (length * vocab_size)))
 
 
 @contextmanager

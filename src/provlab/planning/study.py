@@ -19,11 +19,12 @@ from functools import cached_property
 from itertools import combinations
 
 from provlab.engine import memory
-from provlab.engine.passes import loaded_bytes
+from provlab.engine.passes import loaded_bytes, runs_by_blocks
 from provlab.errors import InputError, ProvlabError
 from provlab.models.canonical import JUDGED
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
+from provlab.models.steps import BATCH, side_by_side
 from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
@@ -397,7 +398,6 @@ def estimate(
     numbers = sum(
         n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()
     )
-    loaded = sum(map(_numbers, (models[source] for source in whole.passes)))
     runs = [(models[source], law) for source, laws in _runs(whole).items() for law in laws]
     return Estimate(
         whole,
@@ -405,7 +405,7 @@ def estimate(
         workers,
         hashing=whole.bytes_to_hash / rates.hashed,
         reading=whole.from_disk(memory.free()) / rates.read + numbers / rates.turned + rows / rates.prepared,
-        loading=_LOAD * loaded / rates.turned,
+        loading=sum(_turned(models[source], laws, options) for source, laws in _runs(whole).items()) / rates.turned,
         passes=sum(_run(model, law, options, rates) for model, law in runs),
         canonical=sum(
             len(options.blocks or range(model.anatomy.n_blocks)) * _canonical(model, law, rates) for model, law in runs
@@ -461,6 +461,23 @@ def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
     multiplied = rates.device.forward if rates.device else rates.product
     seconds = _FORWARD * 2.0 * (inside + vocabulary * model.anatomy.width) * tokens / multiplied
     return seconds + _PREDICTED * tokens * vocabulary / rates.divergence
+
+
+def _turned(model: Model, laws: Sequence[Law], options: Options) -> float:
+    """Numbers of a model that are turned into the dtype in which it runs: once, or its blocks with each batch."""
+    stored = runs_by_blocks(model, options)
+    if stored is None:
+        return _LOAD * _numbers(model)
+    if stored == options.dtype:  # used as they are mapped
+        return 0.0
+    batches = sum(-(-options.n_sequences // (_at_once(model, options) if law.predicts else BATCH)) for law in laws)
+    batches += any(law.predicts for law in laws)  # and one that is rounded
+    inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
+    return _numbers(model) - inside + float(batches * inside)
+
+
+def _at_once(model: Model, options: Options) -> int:
+    return side_by_side(options.sequence_length, model.anatomy.vocab_size)
 
 
 def _numbers(model: Model) -> int:
