@@ -29,7 +29,7 @@ SLOW = "torch|transformers|matplotlib|seaborn|pandas|huggingface_hub"
 OURS = "models|statistics|engine|report|plots|cli|commands|api|diffing|provenance|errors|files|lazy"
 QUICK = rf"provlab(_study)?(\.({OURS})\b.*)?"
 WAITING = ["models.activations", "models.running", "models.predictions", "models.formats.pickled", "models.disguise"]
-WAITING += [r"models.attacks\..*", "models.examples"]
+WAITING += [r"models.attacks\..*", "models.by_blocks", "models.examples"]
 WAITING += ["models.hub", "models.asking", "models.loading", "models.precision", "report.study_report", r"plots\..*"]
 MAY_WAIT = rf"provlab\.({'|'.join(WAITING)})"
 
