@@ -1,51 +1,82 @@
-"""How many letters a tokenizer may make of one: steps that each double a text are harmless, forty end any memory."""
+"""How many letters a tokenizer may make of one: steps that each double a text are harmless, forty end any memory.
+
+Two products are bounded. The forms that Unicode and the library fix make 18 of one at most, and hardly lengthen a text
+in practice. What a file chooses (a replacement, a prefix, a map) it may choose at any length.
+"""
 
 import base64
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: the most that steps of published tokenizers come to is about 4,000, of which no text of theirs uses a part
-MOST = 10_000.0
-#: letters that a step makes of one at most, by its type: Unicode's normal forms, three bytes of one character, spaces
-#: around a Chinese one; a step of another type makes none longer
-_LETTERS = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "ByteLevel": 4, "BertNormalizer": 12}
-#: where a step that is a sequence of others has these
-_SEQUENCES = ("normalizers", "pretokenizers")
+#: of forms that are fixed, which come to about 4,000 in published tokenizers; and of steps that a file chooses
+_FIXED_MOST, _CHOSEN_MOST = 10_000.0, 1_000.0
+#: letters that a fixed step makes of one at most, by its type: Unicode's normal forms, bytes of one character, spaces
+#: around a Chinese one. A step of another type makes none longer
+_FIXED = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "ByteLevel": 4, "BertNormalizer": 12}
+_FORM = 18.0  # of a map, too, if its longest string is no longer than that of a normal form
+_BYTES = 4  # of a character at most
+#: places of steps that follow each other, and where a step keeps others
+_PLACES = (("normalizer", "pre_tokenizer"), ("decoder",), ("post_processor",))
+_SEQUENCES = ("normalizers", "pretokenizers", "decoders", "processors")
+_AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix", "unk_token")
 
 
-def refuse_growth(tokenizer: dict[str, Any]) -> None:
+def refuse_growth(tokenizer: Mapping[str, Any]) -> None:
     """Raise ValueError where the steps of a tokenizer, one after the other, may make a text thousands of times longer.
 
     Parameters
     ----------
     tokenizer
-        What the file holds.
+        The content of a tokenizer.json.
     """
-    growth = _growth(tokenizer.get("normalizer")) * _growth(tokenizer.get("pre_tokenizer"))
-    if growth > MOST:
-        raise ValueError(
-            f"the steps of tokenizer.json may make a text {growth:.3g} times as long; take the publisher's copy"
-        )
+    for places in _PLACES:
+        steps = [step for place in places for step in _steps(tokenizer.get(place))]
+        fixed, chosen = math.prod(map(_fixed, steps)), math.prod(map(_chosen, steps))
+        if fixed > _FIXED_MOST or chosen > _CHOSEN_MOST:
+            raise ValueError(
+                f"the steps of {places[0]} in tokenizer.json may make a text {max(fixed, chosen):.3g} times as long; "
+                "take the publisher's copy"
+            )
+    model = tokenizer.get("model")
+    for name in _AFFIXES if isinstance(model, dict) else ():
+        if (n := len(str(model.get(name)))) > _CHOSEN_MOST:
+            raise ValueError(f"{name} in tokenizer.json has {n:,} letters; take the publisher's copy")
 
 
-def _growth(step: Any) -> float:
-    """At most how many letters a step, or a sequence of them, makes of one."""
-    if not isinstance(step, dict):
-        return 1.0
+def _steps(step: Any) -> Iterator[dict[str, Any]]:
+    """Yield a step and those in it, whether their type is named or not: the library takes both."""
+    if isinstance(step, dict):
+        yield step
+        for key in _SEQUENCES:
+            for inner in step[key] if isinstance(step.get(key), list) else ():
+                yield from _steps(inner)
+
+
+def _fixed(step: Mapping[str, Any]) -> float:
+    if "precompiled_charsmap" in step:
+        return _FORM
     kind = step.get("type")
-    if kind == "Replace":
+    return float(_FIXED.get(kind, 1)) if isinstance(kind, str) else 1.0
+
+
+def _chosen(step: Mapping[str, Any]) -> float:
+    if "precompiled_charsmap" in step:
+        return max(1.0, _longest(step["precompiled_charsmap"]) / (_BYTES * _FORM))
+    if "pattern" in step and "content" in step:
         return _replaced(step)
-    if kind == "Precompiled":
-        return _longest(step.get("precompiled_charsmap"))
-    inner = [some for key in _SEQUENCES if isinstance(steps := step.get(key), list) for some in steps]
-    return _LETTERS.get(kind, 1.0) * math.prod(map(_growth, inner)) if isinstance(kind, str) else 1.0
+    if "prepend" in step:
+        return 1.0 + len(str(step["prepend"]))
+    if "single" in step:  # a template, whose pieces may be the text again and again
+        return float(max(str(step.get(name)).count("'Sequence'") for name in ("single", "pair")) or 1)
+    return 2.0 if "replacement" in step else 1.0  # Metaspace's, before each piece
 
 
-def _replaced(step: dict[str, Any]) -> float:
+def _replaced(step: Mapping[str, Any]) -> float:
     """Letters that a replacement makes of one; an expression may match where there is none."""
-    pattern = step.get("pattern")
+    pattern = step["pattern"]
     source = pattern.get("String") if isinstance(pattern, dict) else None
-    made = len(str(step.get("content", "")))
+    made = len(str(step["content"]))
     return max(1.0, made / len(source)) if isinstance(source, str) and source else 1.0 + made
 
 

@@ -142,15 +142,17 @@ def tokenizer(checkpoint: Loadable) -> "PreTrainedTokenizerBase":
             settings |= _config_in_place(checkpoint)
             with _no_output():
                 made = transformers.AutoTokenizer.from_pretrained(folder, **settings, **_template_in_place(folder))
-            if "tokenizer.json" in names or not (reads := _files_of(made)) or reads & names:
+            if "tokenizer.json" in names:
                 return made
+            if not (reads := _files_of(made)) or reads & names:
+                return _judged(made)
         except Exception:  # whatever a class makes of files that are not its own; the error goes on unless they decide
             for name in sorted(names & _SETTINGS):
                 _json_object(folder / name)
             if not _kind_by_files(names):
                 raise
         kind = _kind_by_files(names)
-        return made if kind is None else _made_by_files(kind, folder, names & _VOCABULARIES)
+        return _judged(made if kind is None else _made_by_files(kind, folder, names & _VOCABULARIES))
 
 
 #: files with all tokens of a tokenizer
@@ -201,6 +203,13 @@ def _template_in_place(folder: Path) -> dict[str, Any]:
         )
     fits = all(isinstance(text, str) for pair in pairs for text in pair)
     return {} if fits else {"chat_template": _NO_TEMPLATE}
+
+
+def _judged(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":
+    """Return a tokenizer that was made from other files, if its steps do not make a text too long."""
+    if tokenizer.is_fast:
+        refuse_growth(json.loads(tokenizer.backend_tokenizer.to_str()))
+    return tokenizer
 
 
 def _files_of(tokenizer: "PreTrainedTokenizerBase") -> set[str]:
