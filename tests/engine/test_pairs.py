@@ -14,6 +14,7 @@ import pytest
 import tiny_models
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AlbertConfig, AlbertForMaskedLM
 
 from provlab.engine import pairs
 from provlab.engine.pairs import bar_of, open_models, run_pairs, with_common_vocabulary
@@ -392,3 +393,23 @@ def test_a_bar_goes_on_while_a_model_runs(models, options, monkeypatch):
     batches = -(-options.n_sequences // BATCH)
     assert len(steps) > 2 * batches * 2 * BLOCKS
     assert max(steps) <= comparisons / 2 + 1e-9
+
+
+def test_a_bar_ends_where_blocks_share_their_weights(save_model, tmp_path, options, monkeypatch):
+    """One module runs for all blocks of an ALBERT."""
+    sizes = {
+        "hidden_size": 16,
+        "embedding_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 6,
+        "vocab_size": 512,
+    }
+    config = AlbertConfig(**sizes, num_attention_heads=2, max_position_embeddings=64)
+    sources = [str(save_model(AlbertForMaskedLM(config), tmp_path / name)) for name in ("a", "b")]
+    bars, real = [], pairs.bar_of
+    monkeypatch.setattr(pairs, "bar_of", lambda total, progress: bars.append(real(total, 1000.0)) or bars[-1])
+    places = []
+    monkeypatch.setattr("tqdm.std.tqdm.update", lambda bar, n=1: (places.append(bar.n), setattr(bar, "n", bar.n + n)))
+    run(sources, ["phi_h"], options)
+    assert places == sorted(places)
+    assert max(places) <= bars[0].total

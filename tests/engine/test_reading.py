@@ -27,6 +27,7 @@ from provlab.models import activations, local, predictions, running, steps
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import Count, add, counting
 from provlab.models.held import Held
+from provlab.models.room import Stack
 from provlab.planning.study import plan, whole_bytes
 from provlab.statistics import REGISTRY, get
 from provlab.statistics.base import Model, Options, tensor_bytes
@@ -352,3 +353,16 @@ def test_every_statistic_names_what_it_reads(name, models, options):
         features.block(blocks[0])
     named = statistic.tensors(a, b, blocks[0], options)
     assert sum(tensor_bytes(a, *tensor) for tensor in named.items()) == pytest.approx(count.tensors, abs=4 * WIDTH)
+
+
+def test_activations_stay_where_predictions_find_no_room(models, options, monkeypatch):
+    opened = open_models([models["base"], models["tuned"]])
+    alone = run_pairs(opened, ["phi_match"], options, progress=False)
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Stack, "add", full)
+    records = run_pairs(opened, ["phi_jsd", "phi_match"], options, progress=False)
+    assert records[1:] == alone
+    assert "no space left" in records[0].error

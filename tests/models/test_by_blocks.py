@@ -3,13 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from provlab.errors import InputError
 from provlab.models import anatomy
 from provlab.models.activations import mlp_activations
-from provlab.models.by_blocks import blocks_of
+from provlab.models.by_blocks import blocks_of, run_by_blocks
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.examples import TINY, build
+from provlab.models.steps import runs_by_blocks
 
 TOKENS = torch.tensor([[1, 5, 7, 9, 2, 4]])
 
@@ -54,7 +56,7 @@ def test_a_table_made_in_16_bits_is_loaded_whole(tmp_path):
     checkpoint = saved(tmp_path, "llama")
     network = checkpoint.load_model(torch.bfloat16)
     assert blocks_of(network, anatomy.of(checkpoint), torch.float32)
-    network.register_buffer("slopes", torch.ones(3, dtype=torch.bfloat16))
+    network.register_buffer("slopes", torch.ones(3, dtype=torch.bfloat16), persistent=False)
     assert blocks_of(network, anatomy.of(checkpoint), torch.float32) is None
     assert blocks_of(network, anatomy.of(checkpoint), torch.bfloat16)
 
@@ -125,3 +127,36 @@ def test_a_device_holds_one_block_at_a_time(tmp_path):
         network(input_ids=TOKENS.to("meta"))
     assert counts == [outside + own] * kinds.n_blocks
     assert sum(p.device.type == "cpu" for p in network.parameters()) == own * kinds.n_blocks
+
+
+def test_weights_without_a_role_are_not_rounded(tmp_path):
+    """Files of two dtypes: a norm or a decay that no statistic reads may stand in float32."""
+    checkpoint = saved(tmp_path, "llama")
+    assert runs_by_blocks(checkpoint, "float32") == "bfloat16"
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["model.layers.0.self_attn.extra"] = torch.ones(3)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    assert runs_by_blocks(Checkpoint.open(tmp_path), "float32") is None
+    tensors["model.layers.0.self_attn.extra"] = torch.arange(3)
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    assert runs_by_blocks(Checkpoint.open(tmp_path), "float32") == "bfloat16"
+
+
+def test_a_model_whose_blocks_lend_weights_to_others_is_loaded_whole(tmp_path):
+    checkpoint = saved(tmp_path, "llama")
+    network = checkpoint.load_model(torch.bfloat16)
+    kinds = anatomy.of(checkpoint)
+    assert blocks_of(network, kinds, torch.float32)
+    network.borrowed = torch.nn.Linear(3, 3)
+    network.borrowed.weight = network.get_submodule(kinds.module("down", 0)).weight
+    assert blocks_of(network, kinds, torch.float32) is None
+
+
+def test_a_buffer_of_the_file_is_widened(tmp_path):
+    checkpoint = saved(tmp_path, "llama")
+    network = checkpoint.load_model(torch.bfloat16)
+    network.register_buffer("shift", torch.full((2,), 0.3, dtype=torch.bfloat16))
+    blocks = blocks_of(network, anatomy.of(checkpoint), torch.float32)
+    shift = run_by_blocks(network, blocks, torch.float32, "cpu").shift
+    assert shift.dtype == torch.float32
+    assert torch.equal(shift, torch.full((2,), 0.3, dtype=torch.bfloat16).float())

@@ -155,3 +155,10 @@ def test_too_few_tokens_in_common(rng):
     other = (base.astype(np.float32), np.arange(VOCABULARY) + VOCABULARY - 10)
     with pytest.raises(NotComparableError, match="share 10 tokens, fewer than the residual stream has dimensions"):
         get("phi_e").compare_block(table(base), other, None, Options())
+
+
+@pytest.mark.parametrize("scale", [1e-38, 1e-20, 1.0, 1e20, 1e37])
+def test_the_stream_score_knows_no_scale(rng, scale):
+    base = language(rng)
+    assert compared("stream_score", base, base * scale).value == pytest.approx(1.0, abs=1e-5)
+    assert compared("stream_score", base, base * scale).value <= 1.0

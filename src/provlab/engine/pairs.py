@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -267,7 +268,7 @@ def execute(
                     bar.update()
             else:
                 end = bar.n + _served(task, jobs)
-                with hearing(bar.update, _served(task, jobs) / len(task.features)):
+                with hearing(partial(_up_to, bar, end), _served(task, jobs) / len(task.features)):
                     for name, failure in done.results:
                         for pair in {pair for _, together in todo[name] for pair in together}:
                             if task.model.source in pair:
@@ -275,6 +276,11 @@ def execute(
                 bar.update(end - bar.n)
         if cache:
             cache.clear(key for task in tasks for key in task.features.values())
+
+
+def _up_to(bar: "tqdm[Any]", end: float, n: float) -> None:
+    """Move a bar on, and not beyond the end of a task: blocks that share their weights run more than once."""
+    bar.update(min(n, end - bar.n))
 
 
 def _served(task: ForwardPass, jobs: Sequence[Job]) -> int:

@@ -13,8 +13,9 @@ from pathlib import Path
 from provlab.engine.memory import Budget, nbytes
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.errors import PAIR_FAILURES, NotComparableError, ProvlabError
-from provlab.models.formats.dtypes import exact_from, itemsize
+from provlab.models.formats.dtypes import itemsize
 from provlab.models.room import load, save
+from provlab.models.steps import runs_by_blocks
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options, numel
 from provlab.statistics.text import one_run
@@ -122,12 +123,6 @@ class ForwardPass:
                     yield name, error
 
 
-def runs_by_blocks(model: Model, options: Options) -> str | None:
-    """Return the dtype of a model's file if the model runs block by block (`provlab.models.by_blocks`), else None."""
-    dtypes = {model.checkpoint.dtype(part.name) for part in model.anatomy.parts}
-    return exact_from(dtypes, options.dtype) if model.checkpoint.plain else None
-
-
 def loaded_bytes(model: Model, options: Options) -> int:
     """Bytes of a model that is loaded to be run: of its blocks one, where they run one by one, and all that is in none.
 
@@ -137,5 +132,7 @@ def loaded_bytes(model: Model, options: Options) -> int:
     for part in model.anatomy.parts:
         of_block[part.block] += numel(model, part.name)
     outside = of_block.pop(None, 0)
-    inside = max(of_block.values(), default=0) if runs_by_blocks(model, options) else sum(of_block.values())
+    inside = (
+        max(of_block.values(), default=0) if runs_by_blocks(model.checkpoint, options.dtype) else sum(of_block.values())
+    )
     return itemsize(options.dtype) * (outside + inside)

@@ -189,8 +189,10 @@ def mlp_activations(
             inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
             of_batch = torch.from_numpy(inside - first)
             if predicted is not None:
-                if (log_probs := log_probs_of(run(network, batch, network).logits)) is not None:
-                    predicted.add(log_probs)
+                log_probs = log_probs_of(run(network, batch, network).logits)
+                with suppress(OSError):  # no room: a statistic that needs it runs the model itself, and says so
+                    if log_probs is not None:
+                        predicted.add(log_probs)
             elif len(inside):
                 with suppress(_Enough):
                     run(network.base_model, batch, network)  # without the head

@@ -21,16 +21,20 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) 
     """Return the modules of all transformer blocks, or None where the model cannot run by blocks.
 
     That is so where transformers calls the modules other than the files do; where the first parameter, by which a model
-    says its device, is one of a block; and where a number that is no parameter was made in 16 bits, and so rounded.
+    says its device, is one of a block; where a module that is in no block has one, too, as the layers of Zamba that
+    share weights; and where a number that is no parameter was made in 16 bits, and so rounded.
     """
     try:
         blocks = [network.get_submodule(anatomy.path_of(block)) for block in range(anatomy.n_blocks)]
     except AttributeError:
         return None
     distinct = {id(block): block for block in blocks}  # some models share one block's weights
-    within = {id(p) for module in distinct.values() for p in module.parameters()}
-    rounded = any(buffer.is_floating_point() and buffer.itemsize < dtype.itemsize for *_, buffer in _buffers(network))
-    return None if rounded or id(next(network.parameters())) in within else list(distinct.values())
+    inside = {id(part) for block in distinct.values() for part in block.modules()}
+    within = {id(p) for block in distinct.values() for p in block.parameters()}
+    shared = any(id(p) in within and id(part) not in inside for part, _, p in _parameters(network))
+    first = id(next(network.parameters())) in within
+    made = any(b.is_floating_point() and b.itemsize < dtype.itemsize for *_, b in _buffers(network, dtype))
+    return None if shared or first or made else list(distinct.values())
 
 
 def run_by_blocks(
@@ -52,7 +56,7 @@ def run_by_blocks(
     for module, name, parameter in _parameters(network):
         if id(parameter) not in within:
             setattr(module, name, brought.setdefault(id(parameter), _brought(parameter, dtype, device)))
-    for module, name, buffer in _buffers(network):
+    for module, name, buffer in _buffers(network, dtype):
         setattr(module, name, buffer.to(device))
     network.config.dtype = dtype
     return network
@@ -63,13 +67,21 @@ def _parameters(module: nn.Module) -> list[tuple[nn.Module, str, nn.Parameter]]:
     return [(part, name, p) for part in module.modules() for name, p in part.named_parameters(recurse=False)]
 
 
-def _buffers(network: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
-    """The same of buffers; the factor of Gemma's embedding, which is made in the model's dtype, as it was meant."""
+def _buffers(network: nn.Module, dtype: torch.dtype) -> list[tuple[nn.Module, str, torch.Tensor]]:
+    """The same of buffers, as they were meant.
+
+    Those of the file are exact in a wider dtype. The factor of Gemma's embedding is made in the dtype of the model, and
+    kept as a number beside it.
+    """
+
+    def meant(part: nn.Module, name: str, buffer: torch.Tensor) -> torch.Tensor:
+        if (exact := getattr(part, f"scalar_{name}", None)) is not None:
+            return torch.tensor(exact)
+        of_file = name not in part._non_persistent_buffers_set and buffer.is_floating_point()
+        return buffer.to(dtype) if of_file and buffer.itemsize < dtype.itemsize else buffer
+
     every = [(part, name, b) for part in network.modules() for name, b in part.named_buffers(recurse=False)]
-    return [
-        (part, name, b if (meant := getattr(part, f"scalar_{name}", None)) is None else torch.tensor(meant))
-        for part, name, b in every
-    ]
+    return [(part, name, meant(part, name, buffer)) for part, name, buffer in every]
 
 
 def _brought(values: torch.Tensor, dtype: torch.dtype, device: str) -> nn.Parameter:

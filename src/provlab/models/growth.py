@@ -39,8 +39,9 @@ def refuse_growth(tokenizer: Mapping[str, Any]) -> None:
                 "take the publisher's copy"
             )
     model = tokenizer.get("model")
-    for name in _AFFIXES if isinstance(model, dict) else ():
-        if (n := len(str(model.get(name)))) > _CHOSEN_MOST:
+    affixes = {name: model.get(name) for name in _AFFIXES} if isinstance(model, dict) else {}
+    for name, affix in affixes.items():
+        if (n := len(str(affix))) > _CHOSEN_MOST:
             raise ValueError(f"{name} in tokenizer.json has {n:,} letters; take the publisher's copy")
 
 

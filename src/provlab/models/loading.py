@@ -20,10 +20,10 @@ from provlab.models import anatomy
 from provlab.models.architectures import KEYS
 from provlab.models.by_blocks import blocks_of, run_by_blocks
 from provlab.models.formats.container import TensorInfo
-from provlab.models.formats.dtypes import exact_from
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.growth import refuse_growth
 from provlab.models.language import no_tokens
+from provlab.models.steps import runs_by_blocks
 from provlab.models.weights import renamings
 
 if TYPE_CHECKING:
@@ -72,13 +72,12 @@ def load_model(
 ) -> "PreTrainedModel":
     """Make the model, see `Checkpoint.load_model`."""
     precision = dtype or torch.float32
-    if by_blocks and checkpoint.plain and (known := _known(checkpoint)):
-        dtypes = {checkpoint.dtype(part.name) for part in known.parts}
-        if stored := exact_from(dtypes, str(precision).removeprefix("torch.")):
-            network = _loaded(checkpoint, getattr(torch, stored))
-            if (blocks := blocks_of(network, known, precision)) is not None:
-                with machine.using_device(device):
-                    return run_by_blocks(network, blocks, precision, device).eval()
+    stored = runs_by_blocks(checkpoint, str(precision).removeprefix("torch.")) if by_blocks else None
+    if stored and (known := _known(checkpoint)):
+        network = _loaded(checkpoint, getattr(torch, stored))
+        if (blocks := blocks_of(network, known, precision)) is not None:
+            with machine.using_device(device):
+                return run_by_blocks(network, blocks, precision, device).eval()
     whole: Any = _loaded(checkpoint, precision)
     with machine.using_device(device):
         return whole.to(device).eval()

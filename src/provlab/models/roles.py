@@ -253,7 +253,7 @@ class Anatomy:
 
         That is another number than the block's where some blocks have no MLP, or stand in a decoder.
         """
-        paths = [part.name.split(".") for part in self.parts if part.block == block]
+        paths = [part.module.split(".") for part in self.parts if part.block == block]
         together = [words[0] for words in zip(*paths, strict=False) if len(set(words)) == 1]
         number = next((place for place, word in enumerate(together) if word.isdigit()), len(together))
         return ".".join(together[: number + 1])

@@ -1,4 +1,4 @@
-"""The steps of a run of a model over a text: how many sequences at a time, and how far it is.
+"""The steps of a run of a model over a text: which of its weights and sequences at a time, and how far it is.
 
 A run of 7 billion weights takes minutes, and gives its result at its end. So the code that runs a model tells, by
 `tell`, and the code that shows a bar hears, by `hearing`.
@@ -7,10 +7,37 @@ A run of 7 billion weights takes minutes, and gives its result at its end. So th
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
+
+from provlab.models.formats.dtypes import exact_from
 
 BATCH = 16  # sequences that run through a model at a time
 _LOGITS = 1 << 27  # held at a time, so that a large vocabulary takes no more memory than a small one
 _listener: ContextVar[tuple[Callable[[float], object], float] | None] = ContextVar("provlab_steps", default=None)
+
+
+class Stored(Protocol):
+    """The weights of a model in its files."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether transformers reads the files as they are read here."""
+
+    @property
+    def tensor_names(self) -> tuple[str, ...]:
+        """All of them, those that have no role, too."""
+
+    def dtype(self, name: str) -> str:
+        """Return the dtype of one tensor."""
+
+
+def runs_by_blocks(weights: Stored, dtype: str) -> str | None:
+    """Return the dtype of all weights in the files if a model may run block by block in `dtype`, else None.
+
+    See `provlab.models.by_blocks`.
+    """
+    floating = {stored for name in weights.tensor_names if "float" in (stored := weights.dtype(name))}
+    return exact_from(floating, dtype) if weights.plain else None
 
 
 def side_by_side(length: int, vocab_size: int) -> int:

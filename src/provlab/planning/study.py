@@ -19,12 +19,12 @@ from functools import cached_property
 from itertools import combinations
 
 from provlab.engine import memory
-from provlab.engine.passes import loaded_bytes, runs_by_blocks
+from provlab.engine.passes import loaded_bytes
 from provlab.errors import InputError, ProvlabError
 from provlab.models.canonical import JUDGED
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
-from provlab.models.steps import BATCH, side_by_side
+from provlab.models.steps import BATCH, runs_by_blocks, side_by_side
 from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
@@ -465,7 +465,7 @@ def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
 
 def _turned(model: Model, laws: Sequence[Law], options: Options) -> float:
     """Numbers of a model that are turned into the dtype in which it runs: once, or its blocks with each batch."""
-    stored = runs_by_blocks(model, options)
+    stored = runs_by_blocks(model.checkpoint, options.dtype)
     if stored is None:
         return _LOAD * _numbers(model)
     if stored == options.dtype:  # used as they are mapped

@@ -180,8 +180,10 @@ class StreamScore(PhiE):
 
 def _directions(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows of length one; those of nothing stay so."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)  # a square of it may be no number of 32 bits
+    scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
+    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
+    return np.divide(scaled, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
 def _explained(
@@ -201,4 +203,4 @@ def _explained(
         cosines = np.einsum("ij,ij->i", turned, second[tokens])
         better = cosines >= np.median(cosines)
         chosen = tokens[better]
-    return float(max(cosines[better].mean(), 0.0) ** 2)
+    return float(np.clip(cosines[better].mean(dtype=np.float64), 0.0, 1.0) ** 2)
