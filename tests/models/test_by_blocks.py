@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 
 from provlab.errors import InputError
@@ -160,3 +161,15 @@ def test_a_buffer_of_the_file_is_widened(tmp_path):
     shift = run_by_blocks(network, blocks, torch.float32, "cpu").shift
     assert shift.dtype == torch.float32
     assert torch.equal(shift, torch.full((2,), 0.3, dtype=torch.bfloat16).float())
+
+
+def test_a_table_that_no_file_has_is_loaded_whole(tmp_path):
+    """Marian makes its positions itself, in the dtype of the model."""
+    config = transformers.MarianConfig(
+        vocab_size=64, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2, decoder_ffn_dim=24,
+        decoder_attention_heads=2, encoder_ffn_dim=24, max_position_embeddings=32, pad_token_id=0,
+    )  # fmt: skip
+    transformers.MarianMTModel(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path)
+    network = checkpoint.load_model(by_blocks=True)
+    assert torch.equal(output(network), output(checkpoint.load_model()))

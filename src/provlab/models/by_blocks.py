@@ -6,6 +6,7 @@ over a text a few times is loaded as its files have it; each block is widened, a
 dropped after. To widen is exact: outputs are those of the model that is loaded whole.
 """
 
+import re
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,7 +23,7 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) 
 
     That is so where transformers calls the modules other than the files do; where the first parameter, by which a model
     says its device, is one of a block; where a module that is in no block has one, too, as the layers of Zamba that
-    share weights; and where a number that is no parameter was made in 16 bits, and so rounded.
+    share weights; and where a number that no file has, such as a table of positions, was made in 16 bits, and rounded.
     """
     try:
         blocks = [network.get_submodule(anatomy.path_of(block)) for block in range(anatomy.n_blocks)]
@@ -33,8 +34,15 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) 
     within = {id(p) for block in distinct.values() for p in block.parameters()}
     shared = any(id(p) in within and id(part) not in inside for part, _, p in _parameters(network))
     first = id(next(network.parameters())) in within
-    made = any(b.is_floating_point() and b.itemsize < dtype.itemsize for *_, b in _buffers(network, dtype))
-    return None if shared or first or made else list(distinct.values())
+    made = [buffer for *_, buffer in _buffers(network, dtype)]
+    made += [values for name, values in network.state_dict().items() if _may_be_missing(network, name) and values.any()]
+    rounded = any(values.is_floating_point() and values.itemsize < dtype.itemsize for values in made)
+    return None if shared or first or rounded else list(distinct.values())
+
+
+def _may_be_missing(network: "PreTrainedModel", name: str) -> bool:
+    """Whether transformers makes a weight itself where the files have it not."""
+    return any(re.search(pattern, name) for pattern in network._keys_to_ignore_on_load_missing or ())
 
 
 def run_by_blocks(
