@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from provlab.errors import InputError
 from provlab.models import anatomy
 from provlab.models.activations import mlp_activations
-from provlab.models.by_blocks import blocks_of, run_by_blocks
+from provlab.models.by_blocks import blocks_of, kept_on, run_by_blocks
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.examples import TINY, build
 from provlab.models.steps import runs_by_blocks
@@ -173,3 +173,15 @@ def test_a_table_that_no_file_has_is_loaded_whole(tmp_path):
     checkpoint = Checkpoint.open(tmp_path)
     network = checkpoint.load_model(by_blocks=True)
     assert torch.equal(output(network), output(checkpoint.load_model()))
+
+
+@pytest.mark.parametrize(("free", "kept"), [(10**9, True), (10**4, False)])
+def test_a_gpu_with_room_keeps_all_blocks(tmp_path, monkeypatch, free, kept):
+    checkpoint = saved(tmp_path, "llama")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 10**12))
+    network = checkpoint.load_model(torch.bfloat16)
+    assert kept_on("cuda:0", network, torch.float32) == kept
+    assert not kept_on("cpu", network, torch.float32)
+    moved = run_by_blocks(network, [], torch.float32, "cpu")
+    assert narrow(moved) == 0
+    assert torch.equal(output(moved), output(checkpoint.load_model()))

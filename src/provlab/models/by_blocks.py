@@ -3,7 +3,8 @@
 Published weights are numbers of 16 bits, mapped from their files: the system drops those that nobody reads. Seven
 billion of them in float32 are 27 GB, which few machines have, and seventy billion fit on no GPU. So a model that runs
 over a text a few times is loaded as its files have it; each block is widened, and sent to the device, when it runs, and
-dropped after. To widen is exact: outputs are those of the model that is loaded whole.
+dropped after. To widen is exact: outputs are those of the model that is loaded whole. A GPU with room for all blocks
+keeps them, as each batch would send them again.
 """
 
 import re
@@ -16,6 +17,8 @@ from provlab.models.anatomy import Anatomy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+_OF_FREE = 0.7  # of a GPU's free memory that weights may take
 
 
 def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) -> list[nn.Module] | None:
@@ -45,6 +48,14 @@ def _may_be_missing(network: "PreTrainedModel", name: str) -> bool:
     return any(re.search(pattern, name) for pattern in network._keys_to_ignore_on_load_missing or ())
 
 
+def kept_on(device: str, network: "PreTrainedModel", dtype: torch.dtype) -> bool:
+    """Whether a GPU has room for a whole model and what runs beside it."""
+    if not device.startswith("cuda"):
+        return False
+    free, _ = torch.cuda.mem_get_info(device)
+    return dtype.itemsize * sum(parameter.numel() for parameter in network.parameters()) <= _OF_FREE * free
+
+
 def run_by_blocks(
     network: "PreTrainedModel", blocks: list[nn.Module], dtype: torch.dtype, device: str
 ) -> "PreTrainedModel":
@@ -55,7 +66,7 @@ def run_by_blocks(
     network
         A model as its files have it, on the CPU. It is changed.
     blocks
-        From `blocks_of`.
+        From `blocks_of`; none, to bring all of the model there now.
     """
     within = {id(parameter) for block in blocks for parameter in block.parameters()}
     for block in blocks:

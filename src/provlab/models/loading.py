@@ -18,7 +18,7 @@ from provlab import machine
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError, one_line
 from provlab.models import anatomy
 from provlab.models.architectures import KEYS
-from provlab.models.by_blocks import blocks_of, run_by_blocks
+from provlab.models.by_blocks import blocks_of, kept_on, run_by_blocks
 from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.growth import refuse_growth
@@ -77,7 +77,8 @@ def load_model(
         network = _loaded(checkpoint, getattr(torch, stored))
         if (blocks := blocks_of(network, known, precision)) is not None:
             with machine.using_device(device):
-                return run_by_blocks(network, blocks, precision, device).eval()
+                apart = [] if kept_on(device, network, precision) else blocks
+                return run_by_blocks(network, apart, precision, device).eval()
     whole: Any = _loaded(checkpoint, precision)
     with machine.using_device(device):
         return whole.to(device).eval()

@@ -405,7 +405,7 @@ def estimate(
         workers,
         hashing=whole.bytes_to_hash / rates.hashed,
         reading=whole.from_disk(memory.free()) / rates.read + numbers / rates.turned + rows / rates.prepared,
-        loading=sum(_turned(models[source], laws, options) for source, laws in _runs(whole).items()) / rates.turned,
+        loading=sum(_loading(models[source], laws, options, rates) for source, laws in _runs(whole).items()),
         passes=sum(_run(model, law, options, rates) for model, law in runs),
         canonical=sum(
             len(options.blocks or range(model.anatomy.n_blocks)) * _canonical(model, law, rates) for model, law in runs
@@ -463,17 +463,19 @@ def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
     return seconds + _PREDICTED * tokens * vocabulary / rates.divergence
 
 
-def _turned(model: Model, laws: Sequence[Law], options: Options) -> float:
-    """Numbers of a model that are turned into the dtype in which it runs: once, or its blocks with each batch."""
+def _loading(model: Model, laws: Sequence[Law], options: Options, rates: Rates) -> float:
+    """Seconds of turning a model's numbers into the dtype in which it runs: once, or its blocks with each batch."""
     stored = runs_by_blocks(model.checkpoint, options.dtype)
     if stored is None:
-        return _LOAD * _numbers(model)
+        return _LOAD * _numbers(model) / rates.turned
+    if rates.device:  # which turns them itself, and keeps them: they are read, and sent
+        return whole_bytes(model) / rates.read
     if stored == options.dtype:  # used as they are mapped
         return 0.0
     batches = sum(-(-options.n_sequences // (_at_once(model, options) if law.predicts else BATCH)) for law in laws)
     batches += any(law.predicts for law in laws)  # and one that is rounded
     inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
-    return _numbers(model) - inside + float(batches * inside)
+    return (_numbers(model) + float((batches - 1) * inside)) / rates.turned
 
 
 def _at_once(model: Model, options: Options) -> int:
