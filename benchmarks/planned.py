@@ -35,7 +35,7 @@ measured twelve minutes after it, run models 0.85, multiply 0.59 (copies need fe
 1.40, assign 1.35, canonical form 1.05, read 1.72, phi_l2 1.12, phi_jsd 1.23, hash 1.01. Reading depends on where the
 system takes its pages from: 2 to 13 ns a number in one minute.
 
-Strangers of one whole block of llama-2-7b, at 4545817f, one thread, nothing else running, what it took over the plan: all
+Strangers of one whole block of llama-2-7b, at 4545817f, one thread, nothing else running, actual over planned: all
 0.94; run models 0.88, multiply 0.92, phi_unseen 0.89, load models 0.86, sorted? 1.01, canonical form 1.05, assign 1.06,
 phi_l2 0.98, hash 0.78, phi_jsd 1.10. Reading stood at 2.46, for the two large tables: a file that the system had let go
 costs more than one in its cache. Both forms of phi_match find units that stand near once, and the plan counts half for
