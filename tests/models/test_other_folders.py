@@ -562,7 +562,7 @@ def charsmap(letters):
     [
         ("normalizer", "normalizers", {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}, 2),
         ("normalizer", "normalizers", {"type": "Replace", "pattern": {"Regex": "a"}, "content": "aa"}, 2),
-        ("normalizer", "normalizers", {"type": "Precompiled", "precompiled_charsmap": charsmap(30)}, 2),
+        ("normalizer", "normalizers", {"type": "Precompiled", "precompiled_charsmap": charsmap(30)}, 1),
         ("normalizer", "normalizers", {"type": "NFKC"}, 3),
         ("normalizer", "normalizers", {"pattern": {"String": "a"}, "content": "aa"}, 2),
         ("normalizer", "normalizers", {"type": "Prepend", "prepend": "a"}, 2),
@@ -588,13 +588,17 @@ def test_steps_that_would_fill_the_memory_are_refused(spoilt, key, steps, step, 
 @pytest.mark.parametrize(
     "content",
     [
-        {"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 9000}},
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 900}},
         {"model": {"continuing_subword_prefix": "x" * 5000}},
         {"post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}] * 2000, "pair": []}},
         {"normalizer": {"normalizers": [{"normalizers": [{"prepend": "a" * 99}]}] * 2}},
         {
             "normalizer": {"type": "Prepend", "prepend": "a" * 99},
             "pre_tokenizer": {"pretokenizers": [{"type": "Metaspace", "replacement": "_"}] * 4},
+        },
+        {
+            "normalizer": {"type": "Replace", "pattern": {"Regex": "."}, "content": "a" * 99},
+            "post_processor": {"type": "TemplateProcessing", "single": [{"Sequence": {"id": "A"}}] * 9, "pair": []},
         },
     ],
 )
@@ -603,11 +607,30 @@ def test_one_step_may_be_too_much(content):
         refuse_growth(content)
 
 
+@pytest.mark.parametrize(
+    ("expression", "fine"),
+    [(" {2,}", True), ("\\n", True), (r"\s+", True), ("[àáâ]", True), ("ab.", True)]
+    + [
+        (empty, False)
+        for empty in ("", "a*", "a?", "a|", "()", "(?=a)", r"\b", "^", "a{0,3}", "a{,3}", "[^a]*", "x{01}")
+    ],
+)
+def test_an_expression_that_may_match_nothing_lengthens_a_text(expression, fine):
+    """Eight that put one letter for one change nothing, and eight that put one for none double a text eight times."""
+    step = {"type": "Replace", "pattern": {"Regex": expression}, "content": "x"}
+    tokenizer = {"normalizer": {"type": "Sequence", "normalizers": [step] * 8}}
+    if fine:
+        refuse_growth(tokenizer)
+    else:
+        with pytest.raises(ValueError, match="times as long"):
+            refuse_growth(tokenizer)
+
+
 def test_steps_of_published_tokenizers_are_taken():
     """Those of XLNet, RemBERT and Llama 2, as far as they lengthen a text."""
     quotes = [{"type": "Replace", "pattern": {"String": mark}, "content": '"'} for mark in ("``", "''")]
     spaces = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}
-    normal = {"type": "Precompiled", "precompiled_charsmap": charsmap(72)}
+    normal = {"type": "Precompiled", "precompiled_charsmap": charsmap(33)}
     steps = [*quotes, {"type": "NFKD"}, {"type": "StripAccents"}, {"type": "Lowercase"}, normal, spaces]
     metaspace = {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"}
     refuse_growth({"normalizer": {"type": "Sequence", "normalizers": steps}, "pre_tokenizer": metaspace})

@@ -256,8 +256,8 @@ def execute(
             done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed, held)
         else:
             done_tasks = completed(tasks, workers=workers, executor=executor)
-        steps = [task.n_comparisons if isinstance(task, Job) else _served(task, jobs) for task in tasks]
-        bar = stack.enter_context(bar_of(sum(steps), progress))
+        total = sum(task.n_comparisons if isinstance(task, Job) else _served(task, jobs) for task in tasks)
+        bar = stack.enter_context(bar_of(total, progress))
         # closed at once, also if we are stopped between two results
         for task, done in stack.enter_context(closing(done_tasks)):
             counting.add(done.count)
@@ -267,8 +267,9 @@ def execute(
                     by_name[task.statistic].take(pair, place, result)
                     bar.update()
             else:
-                end = bar.n + _served(task, jobs)
-                with hearing(partial(_up_to, bar, end), _served(task, jobs) / len(task.features)):
+                served = _served(task, jobs)
+                end = bar.n + served
+                with hearing(partial(_up_to, bar, end), served / len(task.features)):
                     for name, failure in done.results:
                         for pair in {pair for _, together in todo[name] for pair in together}:
                             if task.model.source in pair:

@@ -25,7 +25,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import log_probs_of
 from provlab.models.room import Room, Stack
 from provlab.models.running import all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
-from provlab.models.steps import BATCH, side_by_side, tell
+from provlab.models.steps import BATCH, batch_with_logits, tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -144,7 +144,7 @@ def mlp_activations(
     column = 0  # where they go
     predicted = Stack(ids.numel()) if LOG_PROBS in kinds else None
     if predicted is not None:
-        batch_size = min(batch_size, side_by_side(ids.shape[1], anatomy.vocab_size))
+        batch_size = min(batch_size, batch_with_logits(ids.shape[1], anatomy.vocab_size))
     looks = {b: _Look.at(_hidden_units(anatomy, b), anatomy.width, kept) for b, *_ in by_units}
 
     def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:

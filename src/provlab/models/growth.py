@@ -1,24 +1,26 @@
 """How many letters a tokenizer may make of one: steps that each double a text are harmless, forty end any memory.
 
 Two products are bounded. The forms that Unicode and the library fix make 18 of one at most, and hardly lengthen a text
-in practice. What a file chooses (a replacement, a prefix, a map) it may choose at any length.
+in practice. A replacement, a prefix or a map may lengthen the letters that a text has most, as the file has it.
 """
 
 import base64
 import math
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-#: of forms that are fixed, which come to about 4,000 in published tokenizers; and of steps that a file chooses
-_FIXED_MOST, _CHOSEN_MOST = 10_000.0, 1_000.0
+#: of forms that are fixed, which come to some hundreds in published tokenizers; and of steps that a file chooses
+_FIXED_MOST, _CHOSEN_MOST = 10_000.0, 200.0  # T5's and others' come to 66: 33 bytes, and one that doubles
 #: letters that a fixed step makes of one at most, by its type: Unicode's normal forms, bytes of one character, spaces
 #: around a Chinese one. A step of another type makes none longer
 _FIXED = {"NFC": 3, "NFD": 4, "NFKC": 18, "NFKD": 18, "Lowercase": 3, "ByteLevel": 4, "BertNormalizer": 12}
-_FORM = 18.0  # of a map, too, if its longest string is no longer than that of a normal form
-_BYTES = 4  # of a character at most
 #: places of steps that follow each other, and where a step keeps others
-_PLACES = (("normalizer", "pre_tokenizer"), ("decoder",), ("post_processor",))
+_PLACES = (("normalizer", "pre_tokenizer", "post_processor"), ("decoder",))
 _SEQUENCES = ("normalizers", "pretokenizers", "decoders", "processors")
+#: expressions that take one letter at least: letters, kinds and classes of them, once or more; others may take none
+_LETTER = r"(?:[\w ,;:'\"`-]|\\[nrtswdSWD.]|\.|\[[^\]\[\\^]+\])"
+_TAKES_ONE = re.compile(rf"(?:{_LETTER}(?:\+|\{{[1-9]\d*,?\}})?)+")
 _AFFIXES = ("continuing_subword_prefix", "end_of_word_suffix", "unk_token")
 
 
@@ -55,30 +57,30 @@ def _steps(step: Any) -> Iterator[dict[str, Any]]:
 
 
 def _fixed(step: Mapping[str, Any]) -> float:
-    if "precompiled_charsmap" in step:
-        return _FORM
     kind = step.get("type")
     return float(_FIXED.get(kind, 1)) if isinstance(kind, str) else 1.0
 
 
 def _chosen(step: Mapping[str, Any]) -> float:
     if "precompiled_charsmap" in step:
-        return max(1.0, _longest(step["precompiled_charsmap"]) / (_BYTES * _FORM))
+        return _longest(step["precompiled_charsmap"])
     if "pattern" in step and "content" in step:
         return _replaced(step)
     if "prepend" in step:
         return 1.0 + len(str(step["prepend"]))
     if "single" in step:  # a template, whose pieces may be the text again and again
-        return float(max(str(step.get(name)).count("'Sequence'") for name in ("single", "pair")) or 1)
+        return float(max(1, str(step["single"]).count("'Sequence'")))
     return 2.0 if "replacement" in step else 1.0  # Metaspace's, before each piece
 
 
 def _replaced(step: Mapping[str, Any]) -> float:
     """Letters that a replacement makes of one; an expression may match where there is none."""
     pattern = step["pattern"]
-    source = pattern.get("String") if isinstance(pattern, dict) else None
-    made = len(str(step["content"]))
-    return max(1.0, made / len(source)) if isinstance(source, str) and source else 1.0 + made
+    kind, source = next(iter(pattern.items()), ("", "")) if isinstance(pattern, dict) else ("", "")
+    made = float(len(str(step["content"])))
+    if kind == "String" and source:
+        return max(1.0, made / len(str(source)))
+    return max(1.0, made) if kind == "Regex" and _TAKES_ONE.fullmatch(str(source)) else 1.0 + made
 
 
 def _longest(charsmap: Any) -> float:

@@ -12,7 +12,7 @@ from torch import nn
 from provlab.errors import MissingRoleError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.running import all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
-from provlab.models.steps import BATCH, side_by_side, tell
+from provlab.models.steps import BATCH, batch_with_logits, tell
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -39,7 +39,7 @@ def next_token_log_probs(
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
     ids = checked_tokens(tokens, anatomy, BATCH)
-    batches = ids.split(side_by_side(ids.shape[1], anatomy.vocab_size))
+    batches = ids.split(batch_with_logits(ids.shape[1], anatomy.vocab_size))
     for log_probs in _log_probs(model, network_of(model, device, dtype), batches):
         tell(1 / len(batches))
         yield log_probs

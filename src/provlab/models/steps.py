@@ -40,7 +40,7 @@ def runs_by_blocks(weights: Stored, dtype: str) -> str | None:
     return exact_from(floating, dtype) if weights.plain else None
 
 
-def side_by_side(length: int, vocab_size: int) -> int:
+def batch_with_logits(length: int, vocab_size: int) -> int:
     """How many sequences of a length run at a time where logits of all of them are held."""
     return max(1, min(BATCH, _LOGITS // (length * vocab_size)))
 

@@ -24,7 +24,7 @@ from provlab.errors import InputError, ProvlabError
 from provlab.models.canonical import JUDGED
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
-from provlab.models.steps import BATCH, runs_by_blocks, side_by_side
+from provlab.models.steps import BATCH, batch_with_logits, runs_by_blocks
 from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
@@ -479,7 +479,7 @@ def _loading(model: Model, laws: Sequence[Law], options: Options, rates: Rates) 
 
 
 def _at_once(model: Model, options: Options) -> int:
-    return side_by_side(options.sequence_length, model.anatomy.vocab_size)
+    return batch_with_logits(options.sequence_length, model.anatomy.vocab_size)
 
 
 def _numbers(model: Model) -> int:

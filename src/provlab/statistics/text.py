@@ -144,17 +144,18 @@ def one_pass(
 
     require_positions(statistic, model, options)
     of_text = _of_text.get() if tokens is None and model.anatomy.has("head") else None
+    predicts = of_text is not None and model.checkpoint.source not in of_text
     tokens, places = cut(model.checkpoint, options) if tokens is None else (tokens, tokens)
     recorded = mlp_activations(
         model.checkpoint,
         tokens,
-        kinds=kinds if of_text is None else (*kinds, LOG_PROBS),
+        kinds=(*kinds, LOG_PROBS) if predicts else kinds,
         device=options.device,
         dtype=options.torch_dtype,
         positions=options.kept_positions(),
         blocks=options.blocks,
     )
-    if of_text is not None and (log_probs := recorded.pop(LOG_PROBS, None)):
+    if of_text is not None and (log_probs := recorded.pop(LOG_PROBS, None)):  # none where a logit is no number
         of_text[model.checkpoint.source] = log_probs[0]
     return recorded, places
 
