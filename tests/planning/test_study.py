@@ -13,6 +13,7 @@ from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
+from provlab.planning import report
 from provlab.planning.laws import LAWS
 from provlab.planning.rates import OnDevice, PowerLaw, Rates, fit, measure_rates
 from provlab.planning.shapes import shape
@@ -308,6 +309,15 @@ def test_the_command_says_what_does_not_fit(run):
 def test_a_comparison_of_two_may_end_with_the_stream_score(run, words, named):
     status, out, _ = run("plan", *words)
     assert (status, "more for the stream score, where no test rejects" in out) == (0, named)
+
+
+def test_the_stream_score_hashes_no_file_again(run, new_model, save_model, tmp_path, monkeypatch):
+    """A comparison has hashed its files when it comes to the score."""
+    folders = [str(save_model(new_model(seed), tmp_path / str(seed))) for seed in (1, 2)]
+    estimates = []
+    monkeypatch.setattr(report, "study_card", lambda estimated, _, quick, score: estimates.extend([estimated, score]))
+    run("plan", *folders)
+    assert estimates[0].hashing > estimates[1].hashing == 0
 
 
 def test_the_stream_score_by_hand():

@@ -61,6 +61,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     quick = score = None
     if arguments.statistic is None and len(sketch.models) == 2:  # as `provlab.compare` has it
         score = estimate(sketch.models, ["stream_score"], options, rates, workers=arguments.workers)
+        score = replace(score, hashing=0.0)  # the files are hashed by then
     if arguments.statistic is None and options.units is None and estimated.seconds[1] > _LONG:
         options = replace(options, **common.QUICK)
         some = registry.checked_names(None, units=options.units)
