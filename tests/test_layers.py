@@ -30,7 +30,8 @@ OURS = "models|statistics|engine|report|plots|cli|commands|api|diffing|provenanc
 QUICK = rf"provlab(_study)?(\.({OURS})\b.*)?"
 WAITING = ["models.activations", "models.running", "models.predictions", "models.formats.pickled", "models.disguise"]
 WAITING += [r"models.attacks\..*", "models.by_blocks", "models.examples"]
-WAITING += ["models.hub", "models.asking", "models.loading", "models.precision", "report.study_report", r"plots\..*"]
+WAITING += ["models.hub", "models.asking", "models.loading", "models.precision", "models.tokenizing"]
+WAITING += ["report.study_report", r"plots\..*"]
 MAY_WAIT = rf"provlab\.({'|'.join(WAITING)})"
 
 

@@ -5,7 +5,7 @@ import pytest
 from transformers.utils import logging
 
 from provlab.errors import CheckpointError, ProvlabError
-from provlab.models import loading
+from provlab.models import tokenizing
 from provlab.models.checkpoint import Checkpoint
 
 # of 500 tries each; loading goes through transformers and takes a hundred times longer
@@ -40,7 +40,7 @@ def test_a_panic_while_a_text_is_encoded_is_a_refusal(llama, monkeypatch):
         def __call__(self, text, **settings):
             raise PanicException("index out of bounds")
 
-    monkeypatch.setattr(loading, "tokenizer", lambda checkpoint: Broken())
+    monkeypatch.setattr(tokenizing, "tokenizer", lambda checkpoint: Broken())
     monkeypatch.setattr(Checkpoint, "tokenizer_digest", "that of some file")
     with pytest.raises(CheckpointError, match="has no usable tokenizer: index out of bounds"):
         Checkpoint.open(llama).encode("text")

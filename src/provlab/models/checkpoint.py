@@ -467,11 +467,11 @@ class Checkpoint:
 
     @cached_property
     def _tokenizer(self) -> "PreTrainedTokenizerBase":
-        from provlab.models import loading
+        from provlab.models import tokenizing
 
         if self.tokenizer_digest is None:
             raise CheckpointError(f"{self.source} has no tokenizer; put its files, such as tokenizer.json, beside it")
-        return loading.tokenizer(self)
+        return tokenizing.tokenizer(self)
 
     def encode(self, text: str) -> list[int]:
         """Cut a text into the tokenizer's ids, without special tokens; errors as of `tokenizer`."""
@@ -479,10 +479,10 @@ class Checkpoint:
 
     def cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Cut a text into the tokenizer's ids, and return where each begins and ends in the text, in characters."""
-        from provlab.models import loading
+        from provlab.models import tokenizing
 
         tokenizer = self.tokenizer()
-        with loading.usable_tokenizer(self.source):
+        with tokenizing.usable_tokenizer(self.source):
             fast = tokenizer.is_fast
             cut = tokenizer(text, add_special_tokens=False, verbose=False, return_offsets_mapping=fast)
             ids: list[int] = cut["input_ids"]
@@ -493,10 +493,10 @@ class Checkpoint:
 
     def pieces(self, size: int) -> list[str]:
         """Return what each id below `size` adds to a text when it is decoded; "" where that is no whole character."""
-        from provlab.models import loading
+        from provlab.models import tokenizing
 
         tokenizer = self.tokenizer()
-        with loading.usable_tokenizer(self.source):
+        with tokenizing.usable_tokenizer(self.source):
             # behind a letter, as a token at the beginning of a text may lose its space
             first: list[int] = tokenizer.encode("a", add_special_tokens=False, verbose=False)[-1:]
             numbers = [[*first, number] for number in range(min(size, len(tokenizer)))]
