@@ -2,10 +2,12 @@
 
 import logging
 import shutil
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import array_api_compat
 import numpy as np
 import pytest
 import tiny_models
@@ -15,6 +17,7 @@ from tokenizers import ByteLevelBPETokenizer
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from provlab import cli
+from provlab.engine.device import _Multiply
 from provlab.models import checkpoint
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 48, 3, 300
@@ -62,6 +65,23 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
         return status, *capsys.readouterr()
 
     return call
+
+
+@pytest.fixture
+def as_device(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Let torch's tensors on the CPU stand for a GPU's; returns the functions that computed with them, by name."""
+    computed: set[str] = set()
+    real = array_api_compat.array_namespace
+
+    def array_namespace(*values: object) -> object:
+        if any(isinstance(value, torch.Tensor) for value in values):
+            computed.add(sys._getframe(1).f_code.co_name)
+        return real(*values)
+
+    monkeypatch.setattr(array_api_compat, "array_namespace", array_namespace)
+    monkeypatch.setattr("provlab.arrays.at_home", lambda device: False)
+    monkeypatch.setattr("provlab.engine.jobs.product_on", lambda device: _Multiply("cpu"))
+    return computed
 
 
 @pytest.fixture(scope="session")

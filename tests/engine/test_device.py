@@ -1,11 +1,12 @@
-"""A matching whose product comes from elsewhere is that of the CPU, and a product that is too coarse is found out.
+"""A device gives the results of the CPU, and one that is too coarse is found out.
 
-torch's own product on the CPU stands for a GPU: its sums are taken in another order than numpy's.
+torch on the CPU stands for a GPU: its sums are taken in another order than numpy's.
 """
 
 import numpy as np
 import pytest
 
+import provlab
 from provlab import studying
 from provlab.engine import jobs
 from provlab.engine.device import _Multiply, product_on
@@ -69,6 +70,34 @@ def test_a_study_on_another_device_finds_the_same(models, monkeypatch):
     for ours, theirs in zip(here, there, strict=True):
         assert ours.error is None
         assert theirs.outcome.log10_p == ours.outcome.log10_p
+
+
+#: all that is computed where the models run, by the names of the functions
+THERE = {
+    *("wrote", "near_pairs", "shares", "sum_of_squares", "squared"),  # canonical form, and what units write
+    *("_gram", "jensen_shannon", "_given"),
+}
+
+
+def test_a_comparison_on_a_device_says_what_one_on_the_cpu_says(models, text, as_device, monkeypatch):
+    names = ["phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_l2", "phi_l2_blocks", "phi_jsd", "phi_unseen"]
+
+    def compared(other):
+        return provlab.compare(models["base"], other, statistics=names, text=text, progress=False)
+
+    for other in ("tuned", "other"):
+        there = compared(models[other])
+        with monkeypatch.context() as patch:
+            patch.setattr("provlab.arrays.at_home", lambda device: True)
+            patch.setattr(jobs, "product_on", product_on)
+            here = compared(models[other])
+        assert there.verdict() == here.verdict()
+        for ours, theirs in zip(here.records, there.records, strict=True):
+            assert (theirs.statistic, theirs.error) == (ours.statistic, ours.error)
+            if ours.outcome is not None:
+                assert theirs.outcome.log10_p == ours.outcome.log10_p
+                assert theirs.outcome.value == pytest.approx(ours.outcome.value, rel=1e-5, abs=1e-7)
+    assert as_device >= THERE
 
 
 def test_the_cpu_multiplies_as_ever():

@@ -11,11 +11,14 @@ import pytest
 import torch
 from spread_units import dead, decoys, duplicates, up_split
 
+from provlab.arrays import here, on
+from provlab.engine.device import _Multiply
 from provlab.inference import pvalues
-from provlab.inference.matching import unit_rows
+from provlab.inference.matching import match_shuffled, multiplied_by, unit_rows
+from provlab.models import canonical
 from provlab.models.attacks import exact, lossy
 from provlab.models.attacks.state import Aim
-from provlab.models.canonical import NEGLIGIBLE, applied, merged, shares
+from provlab.models.canonical import NEGLIGIBLE, applied, merged, shares, silu
 from provlab.statistics.phi_u import correlation_with_identity
 
 UNITS, WIDTH = 40, 16
@@ -272,3 +275,82 @@ def test_the_first_part_would_be_the_wrong_place():
     p = 10.0 ** p_of_strangers(150, min)
     assert (p <= 0.05).mean() > 0.12
     assert pvalues.fisher(np.log10(p)) < -10
+
+
+def random_mlps(n):
+    """Pairs of MLPs as ``(gate, up, down)``: of six kinds, on one or both sides, of equal size or not."""
+    changes = [*ALL.values(), (duplicates(2), dead(2))]
+    for k in range(n):
+        rng = np.random.default_rng(k)
+        h, d, more = (int(number) for number in rng.integers([6, 4, 0], [40, 150, 9]))
+        sides = []
+        for units in (h, h + more * (k % 2)):
+            # MLPs in the layout of a model: units are the columns of the down projection
+            sides.append(
+                [rng.standard_normal(shape).astype(np.float32) for shape in ((units, d), (units, d), (d, units))]
+            )
+        first, second = sides
+        if k % 3 == 0:  # related
+            for mine, theirs in zip(first[:2], second[:2], strict=True):
+                theirs[:h] = mine + 0.3 * theirs[:h]
+        if k % 6 == 1:
+            sides = [[np.sign(rows) for rows in side] for side in sides]  # many cosines are equal
+        elif k % 6 == 2:
+            first[1][: h // 3] = first[2][:, h // 2 :] = 0
+            second[0][-2:] = 0
+        elif k % 6 > 3:  # units that stand twice, cancel, are split over g and -g, ...
+            torch.manual_seed(k)
+            sides = [
+                list(spread([torch.from_numpy(rows) for rows in side], changes[k % len(changes)])) for side in sides
+            ]
+            sides = [[gate, up, np.ascontiguousarray(down.T)] for gate, up, down in sides]
+        yield k, d, sides
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_on_a_device_the_units_shares_and_p_values_are_those_of_the_cpu(gated, as_device):
+    there, of_device, equal = on("cpu"), _Multiply("cpu"), 0
+    for k, d, sides in random_mlps(200):
+        x = np.random.default_rng([k, 1]).standard_normal((d, 40)).astype(np.float32)
+        rows = []
+        for gate, up, writes in sides:
+            gates, ups = gate @ x, up @ x
+            fires = silu(gates) * ups if gated else silu(ups)
+            of_text = {} if k % 4 == 0 else {"on_text": gates if gated else ups, "output": float(len(up))}
+            activity = None if k % 4 == 1 else np.linalg.norm(fires, axis=1)
+            matrices = [gate if gated else None, up, writes.T]
+            units = merged(*matrices, activity, **of_text)
+            moved = [None if matrix is None else there(matrix) for matrix in matrices]
+            equal += np.array_equal(merged(*moved, activity, **of_text), units)
+            flows = (gates, ups) if gated else (ups, None)
+            np.testing.assert_allclose(
+                shares(*flows, moved[2], units), shares(*flows, matrices[2], units), rtol=2e-5, atol=1e-9
+            )
+            for role, matrix, sent in zip(("gate", "up", "down"), matrices, moved, strict=True):
+                if matrix is not None:
+                    assert np.array_equal(here(applied(units, sent, role)), applied(units, matrix, role))
+            really = applied(units, up, "up")
+            rows.append(unit_rows(really, keep=really.any(axis=1)))
+        (p, objective), (p_there, objective_there) = (matched_by(product, rows, k) for product in (None, of_device))
+        assert objective_there == pytest.approx(objective, abs=1e-9)
+        assert p_there == p or k % 6 == 1  # where many cosines are equal, several matchings are as good
+    assert equal == 400
+    assert as_device >= {"near_pairs", "shares", "sum_of_squares", "applied", "squared", "silu"}
+
+
+def matched_by(product, rows, k):
+    """log10 p and objective of a matching of which the similarity comes of a product."""
+    with multiplied_by(product):
+        return correlation_with_identity(*rows, 0, k).log10_p, match_shuffled(*rows, seed=k).objective
+
+
+def test_a_block_comes_back_from_a_device_only_where_gates_are_near(as_device, monkeypatch):
+    gate, up, down = spread(mlp(1), ())
+    moved = [on("cpu")(rows) for rows in (gate, up, down)]
+    brought = []
+    monkeypatch.setattr(canonical, "here", lambda values: brought.append(values.shape) or here(values))
+    assert len(merged(*moved)) == 0
+    assert gate.shape not in brought
+    moved[0][3] = -moved[0][5]
+    assert len(merged(*moved)) > 0
+    assert brought.count(gate.shape) == 3

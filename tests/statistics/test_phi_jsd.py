@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import jensenshannon
 
+from provlab.arrays import on
 from provlab.models import steps
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import next_token_log_probs
@@ -37,6 +38,29 @@ def test_tokens_that_are_all_but_impossible_add_nothing():
     np.testing.assert_allclose(jensen_shannon(p, q), [0, np.log(2)], atol=1e-12)
     some = np.array([1, 2])
     np.testing.assert_allclose(jensen_shannon(p, q, (some, some))[1], 0, atol=1e-12)
+
+
+@pytest.mark.parametrize("at_once", [1, 4000, 1 << 22])
+def test_on_a_device_divergences_are_those_of_the_cpu(at_once, as_device, monkeypatch, tmp_path):
+    """The laws lie in a file that is mapped for reading; some tokens are all but impossible."""
+    monkeypatch.setattr(phi_jsd, "_AT_ONCE_THERE", at_once)
+    p, q = laws(30, 500, spread=40.0), laws(30, 500, spread=40.0, seed=1)
+    p[3:6, 100:], q[3:6, 100:] = -800.0, -790.0
+    np.save(tmp_path / "p.npy", p)
+    p = np.load(tmp_path / "p.npy", mmap_mode="r")
+    rng = np.random.default_rng(2)
+    rows = []
+
+    def there(values):
+        rows.append(len(values))
+        return go(values)
+
+    go = on("cpu")
+    for common in (None, (rng.permutation(500)[:300], rng.permutation(500)[:300])):
+        result = jensen_shannon(p, q, common, there)
+        np.testing.assert_allclose(result, jensen_shannon(p, q, common), rtol=1e-12, atol=1e-15)
+    assert set(rows) == {max(1, min(at_once // 500, 30)), *([30 % 8] if at_once == 4000 else [])}
+    assert as_device >= {"jensen_shannon", "_given"}
 
 
 def test_a_large_vocabulary_makes_no_copy_of_all_laws():

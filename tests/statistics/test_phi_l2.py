@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from scipy import stats
 
 from provlab import studying
+from provlab.arrays import on
 from provlab.errors import MissingRoleError, NotComparableError
 from provlab.models.anatomy import of
 from provlab.planning.shapes import shape
@@ -252,6 +253,39 @@ def test_the_blocks_as_a_statistic_of_their_own(models):
         assert own.outcome.floor < -6 < whole.outcome.floor
     assert records[3].outcome.log10_p < -5  # base and tuned
     assert records[4].outcome.log10_p > -3
+
+
+@pytest.mark.parametrize("statistic", [PhiL2(), PhiL2Blocks()])
+def test_on_a_device_the_distances_are_those_of_the_cpu(statistic, as_device, monkeypatch):
+    """40 pairs of blocks, independent, related, equal and of few values, by slabs of a few rows."""
+    config = {"hidden_size": 24, "intermediate_size": 80, "num_attention_heads": 4, "num_key_value_heads": 2}
+    layout = of(Skeleton("one", shape("tiny", 1) | config))
+    shapes = {part.name: part.shape for part in layout.parts if part.block == 0}
+    monkeypatch.setattr(phi_l2, "SLAB", 500)
+    sent = []
+    for k in range(40):
+        rng = np.random.default_rng(k)
+        a, b = ({name: rng.standard_normal(size, np.float32) for name, size in shapes.items()} for _ in range(2))
+        if k % 4 == 1:
+            b = {name: a[name] + np.float32(0.5) * rows for name, rows in b.items()}
+        elif k % 4 == 2:
+            b = a
+        elif k % 4 == 3:
+            a, b = ({name: np.sign(rows) for name, rows in side.items()} for side in (a, b))
+        sides = BlockWeights(layout, 0, a), BlockWeights(layout, 0, b)
+        whole = {"seed": k, "n_copies": 99}
+        there = on("cpu")
+        distances = block_distances(*sides, **whole, there=lambda rows, go=there: sent.append(rows.shape) or go(rows))
+        # the squared distance of equal blocks is a difference of large numbers
+        np.testing.assert_allclose(distances, block_distances(*sides, **whole), rtol=2e-6, atol=1e-3)
+        with monkeypatch.context() as patch:
+            on_device = statistic.compare_block(*sides, 0, Options(seed=k))
+            patch.setattr("provlab.arrays.at_home", lambda device: True)
+            here = statistic.compare_block(*sides, 0, Options(seed=k))
+        assert on_device.log10_p == here.log10_p
+        assert on_device.value == pytest.approx(here.value, rel=1e-6)
+    assert len(sent) == 40 * 2 * len(shapes)  # a tensor of either model at a time
+    assert as_device >= {"_gram", "squared"}
 
 
 def test_the_blocks_read_no_more_than_the_mlps(models):

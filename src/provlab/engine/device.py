@@ -1,13 +1,14 @@
 """The product of a matching on the device on which models run: what takes a core 10 s takes a GPU 0.02 s.
 
 Everything else of a matching stays on the CPU, and so does its proof: see `provlab.inference.matching.multiplied_by`.
+`provlab.arrays` says which other work is done on the device, and how.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab import machine
-from provlab.errors import InputError
+from provlab.arrays import coarse
 from provlab.inference.matching.cosine import Product
 from provlab.inference.matching.polish import error_bound
 
@@ -41,8 +42,5 @@ class _Multiply:
         # (probed, d) @ (d, h2)
         worst = float(np.abs(left[probed].astype(np.float64) @ right.T.astype(np.float64) - result[probed]).max())
         if not worst <= error_bound(left.shape[1]):  # NaN too
-            raise InputError(
-                f"the matrix product of {self.device} is {worst:.1g} off, more than float32 allows: it may compute in "
-                "TF32; call torch.set_float32_matmul_precision('highest'), or take device cpu"
-            )
+            raise coarse(self.device)
         return result

@@ -13,11 +13,13 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import array_api_compat
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from provlab.arrays import There, Values, here, of, on, sum_of_squares
 from provlab.errors import InputError, MissingRoleError
 from provlab.models.anatomy import Anatomy
 from provlab.models.canonical import SEEN, merged, shares
@@ -147,18 +149,17 @@ def mlp_activations(
         batch_size = min(batch_size, batch_with_logits(ids.shape[1], anatomy.vocab_size))
     looks = {b: _Look.at(_hidden_units(anatomy, b), anatomy.width, kept) for b, *_ in by_units}
 
-    def chosen(values: torch.Tensor, kind: str, b: int) -> NDArray[np.float32]:
+    def chosen(values: torch.Tensor, kind: str, b: int) -> Values:
         block = values.detach().reshape(-1, values.shape[-1])
         if len(of_batch) < len(block):
             block = block[of_batch.to(block.device)]
-        block = block.to("cpu", torch.float32)
+        block = block.to(torch.float32)
         if not all_finite(block):
             raise not_finite(model, f"the {kind} activations of block {b}", network)
-        array: NDArray[np.float32] = block.numpy()
-        return array
+        return of(block)
 
     def keep(place: int, values: torch.Tensor) -> None:
-        room.write(place, column, chosen(values, *list(places)[place]).T)
+        room.write(place, column, here(chosen(values, *list(places)[place])).T)
         tell(1 / (n_batches * len(places)))
 
     def fired(b: int, values: torch.Tensor) -> None:
@@ -205,10 +206,13 @@ def mlp_activations(
         kind: [arrays.get((kind, b), nothing) for b in everywhere] for kind in recorded_kinds
     }
     if UNITS in kinds:
-        units = {b: _units(anatomy, network, b, looks.pop(b)) for b, *_ in by_units}
+        there = on(str(network.device))
+        units = {b: _units(anatomy, network, b, looks.pop(b), there) for b, *_ in by_units}
         recorded[UNITS] = [units.get(b, np.empty((0, 5))) for b in everywhere]
     if WRITTEN in kinds:
-        made = {b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b]) for b in chosen_blocks}
+        made = {
+            b: _shares(anatomy, network, b, units[b], arrays["gate", b], arrays["up", b], there) for b in chosen_blocks
+        }
         recorded[WRITTEN] = [made.get(b, np.empty(0)) for b in everywhere]
     if predicted is not None and predicted.whole:
         recorded[LOG_PROBS] = [predicted.array()]
@@ -221,7 +225,7 @@ class _Enough(Exception):
 
 @dataclass
 class _Look:
-    """Sums over the text of what one block's units do while a model runs.
+    """Sums over the text of what one block's units do while a model runs, each taken where the activations lie.
 
     Attributes
     ----------
@@ -246,18 +250,19 @@ class _Look:
         on_text = np.empty((units, len(columns)), np.float32)
         return cls(np.zeros(units), np.zeros(width), columns, on_text)
 
-    def fired(self, block: NDArray[np.float32]) -> None:
-        self.squares += np.einsum("ij,ij->j", block, block, dtype=np.float64)
+    def fired(self, block: Values) -> None:
+        self.squares += sum_of_squares(block, 0)
 
-    def wrote(self, block: NDArray[np.float32]) -> None:
-        self.total += block.sum(axis=0, dtype=np.float64)
-        self.of_total += float(np.einsum("ij,ij->", block, block, dtype=np.float64))
+    def wrote(self, block: Values) -> None:
+        xp = array_api_compat.array_namespace(block)
+        self.total += here(xp.sum(block, axis=0, dtype=xp.float64))
+        self.of_total += float(sum_of_squares(block))
         self.n += len(block)
 
-    def gave(self, block: NDArray[np.float32], column: int) -> None:
+    def gave(self, block: Values, column: int) -> None:
         """`column` is the number of the first of these positions among those that are kept."""
         places = np.flatnonzero((self.columns >= column) & (self.columns < column + len(block)))
-        self.on_text[:, places] = block[self.columns[places] - column].T
+        self.on_text[:, places] = here(block[self.columns[places] - column]).T
 
     @property
     def output(self) -> float:
@@ -332,40 +337,42 @@ def _shares(
     units: NDArray[np.float64],
     gate: NDArray[np.float32],
     up: NDArray[np.float32],
+    there: There,
 ) -> NDArray[np.float64]:
     """Shares of the output by the units that there really are in one block of a loaded model, ``(hidden units,)``."""
-    weight = network.get_submodule(anatomy.module("down", block)).get_parameter("weight").detach()
-    down = anatomy.part("down", block).split(weight.to("cpu", torch.float32))["down"].numpy().T
+    weight = network.get_submodule(anatomy.module("down", block)).get_parameter("weight")
+    down = anatomy.part("down", block).split(there(weight))["down"].T
     return shares(gate, up, down, units, _activation(network))
 
 
-def _activation(network: "PreTrainedModel") -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _activation(network: "PreTrainedModel") -> Callable[[Values], Values]:
     """Activation function of a model's MLPs, by its config; SiLU where that names none."""
     from transformers.activations import ACT2FN
 
     names = (getattr(network.config, key, None) for key in ("hidden_activation", "hidden_act", "activation_function"))
     function = ACT2FN[next((name for name in names if isinstance(name, str) and name in ACT2FN), "silu")]
 
-    def act(z: NDArray[Any]) -> NDArray[Any]:
-        with torch.inference_mode():
-            result: NDArray[Any] = function(torch.from_numpy(np.ascontiguousarray(z))).numpy()
-        return result
+    def act(z: Values) -> Values:
+        with torch.no_grad():
+            return of(function(torch.from_numpy(np.ascontiguousarray(z)) if isinstance(z, np.ndarray) else z))
 
     return act
 
 
-def _units(anatomy: Anatomy, network: "PreTrainedModel", block: int, look: _Look) -> NDArray[np.float64]:
+def _units(anatomy: Anatomy, network: "PreTrainedModel", block: int, look: _Look, there: There) -> NDArray[np.float64]:
     """Hidden units that there really are in one block of a loaded model, which is not read again."""
 
-    def tensor(role: str, name: str) -> torch.Tensor:
+    def tensor(role: str, name: str) -> Values:
         parameter = network.get_submodule(anatomy.module(role, block)).get_parameter(name)
         held = role if name == "weight" else f"{role}_bias"
-        return anatomy.part(held, block).split(parameter.detach().to("cpu", torch.float32))[held]
+        return anatomy.part(held, block).split(there(parameter))[held]
 
-    def rows(role: str) -> NDArray[np.float32]:
-        biased = anatomy.has(f"{role}_bias") and role != "down"
-        pieces = [tensor(role, name).numpy() for name in ("weight", "bias")[: 1 + biased]]
-        return np.column_stack(pieces) if biased else pieces[0]
+    def rows(role: str) -> Values:
+        weight = tensor(role, "weight")
+        if role == "down" or not anatomy.has(f"{role}_bias"):
+            return weight
+        bias = tensor(role, "bias")[:, None]
+        return array_api_compat.array_namespace(weight).concat([weight, bias], axis=1)  # (h, d + 1)
 
     gate = rows("gate") if anatomy.has("gate") else None
     return merged(gate, rows("up"), rows("down").T, look.squares**0.5, on_text=look.on_text, output=look.output)

@@ -32,9 +32,11 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import Values, beside, here, squared, sum_of_squares
 from provlab.models.anatomy import Anatomy
 from provlab.models.checkpoint import Checkpoint
 
@@ -62,9 +64,9 @@ AS_THEY_ARE = np.empty((0, 5))  # of `merged`: no unit is merged or left out
 
 
 def merged(
-    gate: Array | None,
-    up: Array,
-    down: Array,
+    gate: Values | None,
+    up: Values,
+    down: Values,
     activity: Array | None = None,
     *,
     on_text: Array | None = None,
@@ -87,6 +89,12 @@ def merged(
     output
         Length of what the MLP writes on the inputs of `activity`, its mean over them taken out.
 
+    Notes
+    -----
+    Matrices may lie on a device (`provlab.arrays`): it shows which units write nothing, and that no two gates are near,
+    as in honest models. Where some are, the block comes here, and its units are merged as those of a model that never
+    left the CPU: which of equal parts a merged unit takes the place of is drawn from the lengths to their last bit.
+
     Returns
     -------
     array
@@ -100,7 +108,7 @@ def merged(
     spread = rate
     if on_text is not None and on_text.shape[1] >= _FEW:
         # constants apart, by which alone two gates would be alike
-        key, spread = on_text, _lengths(on_text - on_text.mean(axis=1, keepdims=True))
+        key, spread = beside(up, on_text), _lengths(on_text - on_text.mean(axis=1, keepdims=True))
     if activity is not None:
         rate = activity if gate is None else np.divide(activity, long_up, out=np.zeros(len(up)), where=long_up > 0)
     writes = strength * rate
@@ -110,6 +118,9 @@ def merged(
     rng = np.random.default_rng([*hashlib.sha256(stands_for.tobytes()).digest()])
     lines = []
     groups = [(some[group], sides) for group, sides in _of_one_gate(key[some], spread[some], writes[some], rng)]
+    if groups and not isinstance(up, np.ndarray):
+        gate = None if gate is None else here(gate)
+        return merged(gate, here(up), here(down), activity, on_text=on_text, output=output)
     sums = (_one if gate is None else spanned)([units for units, _ in groups], up, down)
     for (units, sides), (written, of_up, of_down) in zip(groups, sums, strict=True):
         places = units[np.lexsort((rng.random(len(units)), -strength[units]))][: len(written)]
@@ -134,7 +145,7 @@ def _usual(writes: Float64, output: float | None) -> float:
     return upper if output is None else min(upper, output / len(some) ** 0.5)
 
 
-def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
+def applied(units: Float64, rows: Values, role: str) -> Values:
     """Rows ``(h, columns)`` of the units that there really are; those of the others are zero.
 
     Parameters
@@ -142,18 +153,19 @@ def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
     units
         ``(n, 5)``, as `merged` gives it.
     rows
-        Weights or activations, which are left as they are.
+        Weights or activations, which are left as they are; the result lies where they lie.
     role
         ``"up"``, also for what enters the down projection, ``"gate"``, or ``"down"`` for its columns.
     """
     if not len(units):
         return rows
     place, unit = units[:, :2].astype(np.int64).T
-    result = np.array(rows)
+    xp = array_api_compat.array_namespace(rows)
+    result = xp.asarray(rows, copy=True)
     result[unit] = 0
     enter = place >= 0
     place, unit = place[enter], unit[enter]
-    factors = units[enter, 2 + ("up", "gate", "down").index(role)].astype(result.dtype)
+    factors = xp.astype(beside(rows, units[enter, 2 + ("up", "gate", "down").index(role)]), rows.dtype)
     order = np.argsort(place, kind="stable")
     _, starts, counts = np.unique(place[order], return_index=True, return_counts=True)
     turn = np.arange(len(order)) - np.repeat(starts, counts)
@@ -163,14 +175,13 @@ def applied(units: Float64, rows: NDArray[Any], role: str) -> NDArray[Any]:
     return result
 
 
-def silu(z: Array) -> Array:
+def silu(z: Values) -> Values:
     """SiLU, z / (1 + exp(-z))."""
-    result: Array = z * (np.tanh(z / 2) + 1) / 2
-    return result
+    return z * (array_api_compat.array_namespace(z).tanh(z / 2) + 1) / 2
 
 
 def shares(
-    gate: Array, up: Array | None, down: Array, units: Float64 = AS_THEY_ARE, act: Callable[[Array], Array] = silu
+    gate: Array, up: Array | None, down: Values, units: Float64 = AS_THEY_ARE, act: Callable[[Values], Values] = silu
 ) -> Float64:
     """Say what share of an MLP's output each unit writes, by squares, what is constant over the text taken out.
 
@@ -183,7 +194,7 @@ def shares(
         Activations ``(h, tokens)`` of all units, as they stand in the model; of an MLP without gates those of its up
         projection, and None.
     down
-        What each of them writes, as rows ``(h, d)``.
+        What each of them writes, as rows ``(h, d)``. All is computed where these lie (`provlab.arrays`).
     units
         As `merged` gives it: shares are those of the units that there really are.
     act
@@ -196,21 +207,22 @@ def shares(
         nothing is written. Tokens count alike, however much is written at them.
     """
     some = np.linspace(0, gate.shape[1] - 1, min(gate.shape[1], JUDGED)).astype(np.int64)
-    visible = np.asarray(gate[:, some], np.float32)
-    beside = None if up is None else np.asarray(up[:, some], np.float32)
-    hidden = act(visible) if beside is None else act(visible) * beside
+    xp = array_api_compat.array_namespace(down)
+    visible = beside(down, np.asarray(gate[:, some], np.float32))
+    factor = None if up is None else beside(down, np.asarray(up[:, some], np.float32))
+    hidden = act(visible) if factor is None else act(visible) * factor
     output = down.T @ hidden  # (d, h) @ (h, tokens)
-    output = output - output.mean(axis=1, keepdims=True)
-    squares = np.einsum("ij,ij->j", output, output, dtype=np.float64)  # (d, tokens) -> (tokens,)
+    output = output - xp.mean(output, axis=1, keepdims=True)
+    squares = sum_of_squares(output, 0)  # (d, tokens) -> (tokens,)
     weights = 1 / np.maximum(squares + np.median(squares), _NOTHING)
     weights /= weights.sum()
     if len(units):
         hidden = act(applied(units, visible, "gate"))
-        if beside is not None:
-            hidden *= applied(units, beside, "up")
+        if factor is not None:
+            hidden *= applied(units, factor, "up")
         down = applied(units, down, "down")
-    hidden = hidden - hidden.mean(axis=1, keepdims=True)
-    each = np.square(_lengths(down)) * (np.square(hidden, dtype=np.float64) @ weights)  # (h, tokens) @ (tokens,)
+    exact = squared(hidden - xp.mean(hidden, axis=1, keepdims=True))
+    each = np.square(_lengths(down)) * here(exact @ beside(exact, weights))  # (h, tokens) @ (tokens,)
     whole = min(float(each.sum()), float(squares @ weights))  # (tokens,) @ (tokens,)
     return each / whole if whole > _NOTHING else np.zeros(len(each))
 
@@ -246,12 +258,12 @@ def up_rows(
     return applied(by_weights(checkpoint, anatomy, block, up, anatomy.read(checkpoint, "down", block).T), up, "up")
 
 
-def _lengths(rows: Array) -> Float64:
-    return np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))  # (h, d) -> (h,)
+def _lengths(rows: Values) -> Float64:
+    return np.sqrt(sum_of_squares(rows, 1))  # (h, d) -> (h,)
 
 
 def _of_one_gate(
-    gates: Array, spread: Array, writes: Float64, rng: np.random.Generator
+    gates: Values, spread: Array, writes: Float64, rng: np.random.Generator
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Yield the units of each gate that has several, and the sign of each: those near the one that writes most, first.
 
@@ -273,7 +285,7 @@ def _of_one_gate(
             yield units, sides
 
 
-def near_pairs(rows: Array, spread: Array, within: float, rng: np.random.Generator) -> list[tuple[int, int, int]]:
+def near_pairs(rows: Values, spread: Array, within: float, rng: np.random.Generator) -> list[tuple[int, int, int]]:
     """Pairs i < j of rows ``(h, d)`` that differ by at most `within` of the larger `spread`, and a sign.
 
     A sign of -1 says that they are nearly opposite. Long rows are looked at if their shadows in `_SHADOWS` random
@@ -281,28 +293,33 @@ def near_pairs(rows: Array, spread: Array, within: float, rng: np.random.Generat
     """
     if not len(rows):
         return []
+    xp = array_api_compat.array_namespace(rows)
     shadows, slack = rows, 1.001
     if rows.shape[1] > SEEN:
-        drawn = rng.normal(size=(rows.shape[1], _SHADOWS)).astype(rows.dtype) / np.float32(_SHADOWS**0.5)
-        shadows, slack = rows @ drawn, 2.0  # (h, d) @ (d, shadows)
-    squares = np.einsum("ij,ij->i", shadows, shadows)  # (h, shadows) -> (h,)
+        drawn = xp.astype(beside(rows, rng.normal(size=(rows.shape[1], _SHADOWS))), rows.dtype)
+        shadows, slack = rows @ (drawn / float(np.float32(_SHADOWS**0.5))), 2.0  # (h, d) @ (d, shadows)
+    squares = here(xp.einsum("ij,ij->i", shadows, shadows))  # (h, shadows) -> (h,)
     bound = np.square(slack * within * spread).astype(squares.dtype)
     # the widest first, so that the bound of a pair is that of its first: memory is passed over as seldom as may be
     widest = np.argsort(-bound, kind="stable")
-    shadows, halves, least = shadows[widest], squares[widest] / 2, (squares - bound)[widest, None] / 2
+    shadows = shadows[widest]
+    halves, least = beside(rows, squares[widest] / 2), beside(rows, (squares - bound)[widest, None] / 2)
     pairs = []
     for start in range(0, len(rows), _ROWS):
         some = slice(start, start + _ROWS)
         # |x -+ y|^2 <= bound where |x y| - |y|^2 / 2 >= (|x|^2 - bound) / 2; pairs before these have been looked at
         alike = shadows[some] @ shadows[start:].T  # (some h, shadows) @ (shadows, h)
-        np.abs(alike, out=alike)
+        xp.abs(alike, out=alike)
         alike -= halves[start:]
-        i, j = np.divmod(np.flatnonzero(alike >= least[some]), alike.shape[1])
+        numbers = here(xp.nonzero(xp.reshape(alike >= least[some], (-1,)))[0])
+        i, j = np.divmod(numbers, alike.shape[1])
         ends = np.sort(widest[np.stack([i, j])[:, i < j] + start], axis=0)  # (2, pairs)
         for some_i, some_j in np.array_split(ends, 1 + len(i) // _ROWS, axis=1):
             first, second = rows[some_i], rows[some_j]
-            side = np.where(np.einsum("ij,ij->i", first, second) < 0, -1, 1)  # (pairs, d) with (pairs, d) -> (pairs,)
-            close = _lengths(first - side[:, None] * second) <= within * np.maximum(spread[some_i], spread[some_j])
+            # (pairs, d) with (pairs, d) -> (pairs,)
+            side = np.where(here(xp.einsum("ij,ij->i", first, second)) < 0, -1, 1)
+            turned = beside(rows, side[:, None].astype(np.float64)) * second  # float64, in which differences are exact
+            close = _lengths(first - turned) <= within * np.maximum(spread[some_i], spread[some_j])
             pairs += np.column_stack([some_i, some_j, side])[close].tolist()
     return sorted((i, j, side) for i, j, side in pairs)
 

@@ -46,11 +46,14 @@ def next_token_log_probs(
 
 
 def log_probs_of(logits: torch.Tensor) -> NDArray[np.float32] | None:
-    """Log probabilities, ``(positions, vocabulary)``, of a batch's logits; None if one of these is NaN or Inf."""
-    wide = logits.to("cpu", torch.float32)
+    """Log probabilities, ``(positions, vocabulary)``, of a batch's logits; None if one of these is NaN or Inf.
+
+    They are taken in float32 on the device on which the model runs.
+    """
+    wide = logits.to(torch.float32)
     if not all_finite(wide):
         return None
-    log_probs: NDArray[np.float32] = torch.log_softmax(wide, dim=-1).reshape(-1, wide.shape[-1]).numpy()
+    log_probs: NDArray[np.float32] = torch.log_softmax(wide, dim=-1).reshape(-1, wide.shape[-1]).cpu().numpy()
     return log_probs
 
 

@@ -17,9 +17,11 @@ A model without a tokenizer is lent the other's ids, which mean nothing to it if
 
 from dataclasses import dataclass
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import There, Values, beside, here, of, on
 from provlab.errors import NotComparableError
 from provlab.models.formats.dtypes import UNITS
 from provlab.models.predictions import rounded_log_probs
@@ -28,6 +30,7 @@ from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import Columns, common, cut, predicted, spellings
 
 _AT_ONCE = 1 << 16  # numbers of a law that are taken to float64 at once: so many stay in a core's cache
+_AT_ONCE_THERE = 1 << 22  # the same on a device, which half a gigabyte holds; fewer would be waited for
 _SEQUENCES = 2  # on which the rounding is measured
 _NEIGHBOURS = 128  # positions on which the spread is
 
@@ -60,7 +63,7 @@ class NextTokens(Features):
         return self
 
 
-def jensen_shannon(log_p: Array, log_q: Array, common: Columns | None = None) -> Array:
+def jensen_shannon(log_p: Array, log_q: Array, common: Columns | None = None, there: There = of) -> Array:
     """Jensen-Shannon divergence of each row in nats, between 0 and ln 2 (Lin 1991, Equation 4.1).
 
     Parameters
@@ -70,6 +73,8 @@ def jensen_shannon(log_p: Array, log_q: Array, common: Columns | None = None) ->
     common : tuple of two arrays, optional
         Columns of each that stand for one token; what is compared is the distributions given one of these tokens. All
         columns, in their order, by default.
+    there
+        Takes some rows at a time to where they are compared (`provlab.arrays.on`); numpy compares them by default.
 
     Returns
     -------
@@ -77,25 +82,26 @@ def jensen_shannon(log_p: Array, log_q: Array, common: Columns | None = None) ->
         ``(n,)`` float64.
     """
     divergence = np.empty(len(log_p))
-    few = max(1, _AT_ONCE // log_p.shape[1])
+    few = max(1, (_AT_ONCE if there is of else _AT_ONCE_THERE) // log_p.shape[1])
     for start in range(0, len(log_p), few):
         rows = slice(start, start + few)
-        if common is None:
-            p, q = log_p[rows].astype(np.float64), log_q[rows].astype(np.float64)
-        else:
-            p, q = _given(log_p[rows], common[0]), _given(log_q[rows], common[1])
-        of_p, of_q = np.exp(p), np.exp(q)
+        p, q = (_given(there(law[rows]), ids) for law, ids in zip((log_p, log_q), common or (None, None), strict=True))
+        xp = array_api_compat.array_namespace(p)
+        of_p, of_q = xp.exp(p), xp.exp(q)
         # a token that both give less than 1e-308 adds nothing, and has no logarithm
-        mean = np.log(np.maximum((of_p + of_q) / 2, np.finfo(np.float64).tiny))
-        divergence[rows] = 0.5 * (of_p * (p - mean) + of_q * (q - mean)).sum(axis=1)
+        mean = xp.log(xp.maximum((of_p + of_q) / 2, beside(p, np.finfo(np.float64).tiny)))
+        divergence[rows] = here(0.5 * xp.sum(of_p * (p - mean) + of_q * (q - mean), axis=1))
     return np.maximum(divergence, 0.0)  # rounding may leave -1e-17 for equal rows
 
 
-def _given(log_p: Array, ids: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Condition distributions ``(n, vocab)`` on the token being one of `ids`."""
-    kept = log_p[:, ids].astype(np.float64)
-    kept -= kept.max(axis=1, keepdims=True)
-    return np.asarray(kept - np.log(np.exp(kept).sum(axis=1, keepdims=True)))
+def _given(log_p: Values, ids: NDArray[np.int64] | None) -> Values:
+    """Take distributions ``(n, vocab)`` to float64, conditioned on the token being one of `ids`, if any are given."""
+    xp = array_api_compat.array_namespace(log_p)
+    if ids is None:
+        return xp.astype(log_p, xp.float64)
+    kept = xp.astype(log_p[:, ids], xp.float64)
+    kept -= xp.max(kept, axis=1, keepdims=True)
+    return kept - xp.log(xp.sum(xp.exp(kept), axis=1, keepdims=True))
 
 
 class PhiJSD(Statistic):
@@ -125,7 +131,9 @@ class PhiJSD(Statistic):
             model.checkpoint, tokens[:_SEQUENCES], unit, device=options.device, dtype=options.torch_dtype
         )
         some = log_probs[:_NEIGHBOURS]
-        values = jensen_shannon(log_probs[: len(rounded)], rounded), jensen_shannon(some[:-1], some[1:])
+        there = on(options.device)
+        first = log_probs[: len(rounded)]
+        values = jensen_shannon(first, rounded, there=there), jensen_shannon(some[:-1], some[1:], there=there)
         about = [*(v.mean() for v in values), unit, *_losses(log_probs, tokens)]
         return NextTokens(vocabulary, places, log_probs, np.array(about))
 
@@ -135,7 +143,8 @@ class PhiJSD(Statistic):
             raise NotComparableError(
                 f"{self.name} needs the same inputs, but the two tokenizers cut the text differently"
             )
-        per_token = jensen_shannon(a.log_probs, b.log_probs, common(a.vocabulary, b.vocabulary))
+        both = common(a.vocabulary, b.vocabulary)
+        per_token = jensen_shannon(a.log_probs, b.log_probs, both, on(options.device))
         rounding, spread, unit, losses, frequencies = np.stack([a.about, b.about]).T
         detail = Detail(
             n=len(per_token),

@@ -16,15 +16,18 @@ their pieces, answers for any number of copies; with the order of each single un
 weights.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import There, Values, here, of, on, squared
 from provlab.errors import NotComparableError
 from provlab.inference import permtest
 from provlab.models.anatomy import Anatomy, TensorPart
@@ -121,7 +124,13 @@ def draw_orders(seed: int, n_copies: int, block: int, axis: str, n: int) -> NDAr
 
 
 def block_distances(
-    a: BlockWeights, b: BlockWeights, *, seed: int, n_copies: int, axes: Sequence[str] = (UNITS, STREAM)
+    a: BlockWeights,
+    b: BlockWeights,
+    *,
+    seed: int,
+    n_copies: int,
+    axes: Sequence[str] = (UNITS, STREAM),
+    there: There = of,
 ) -> NDArray[np.float64]:
     """Euclidean distance of one block and, behind it, of permuted copies of `a`, ``(1 + n_copies,)``.
 
@@ -133,26 +142,28 @@ def block_distances(
         How many copies are drawn, T in the paper, and from which seed.
     axes
         Which axes a copy permutes: those of the hidden units, of the residual stream, or both.
+    there
+        Takes one tensor of each model at a time to where they are multiplied (`provlab.arrays.on`); numpy by default.
     """
     lengths = {UNITS: a.anatomy.mlp_width, STREAM: a.anatomy.width}
     orders = {axis: draw_orders(seed, n_copies, a.block, axis, lengths[axis]) for axis in axes}
-    squared, gained = 0.0, np.zeros(n_copies)
+    observed, gained = 0.0, np.zeros(n_copies)  # squared
     for (_, segment, mine), (_, _, theirs) in zip(a.pieces, b.pieces, strict=True):
         # (rows, columns); a vector has one column
-        x, y = mine.reshape(len(mine), -1), theirs.reshape(len(theirs), -1)
-        squared += _squared_distance(x, y)
+        x, y = there(mine.reshape(len(mine), -1)), there(theirs.reshape(len(theirs), -1))
+        observed += _squared_distance(x, y)
         moved = [axis.partition(".")[0] for axis in segment.axes[:2]]
         gained += _gained(x, y, [orders.get(axis) for axis in (*moved, "")[:2]])
-    return np.sqrt(np.maximum(np.concatenate([[squared], squared + 2 * gained]), 0))
+    return np.sqrt(np.maximum(np.concatenate([[observed], observed + 2 * gained]), 0))
 
 
-def _squared_distance(x: Array, y: Array) -> float:
+def _squared_distance(x: Values, y: Values) -> float:
     step = max(1, SLAB // max(x.shape[1], 1))
     slabs = (slice(first, first + step) for first in range(0, len(x), step))
-    return sum(float(np.square(x[some] - y[some], dtype=np.float64).sum()) for some in slabs)
+    return sum(float(squared(x[some] - y[some]).sum()) for some in slabs)
 
 
-def _gained(x: Array, y: Array, orders: Sequence[NDArray[np.int64] | None]) -> NDArray[np.float64]:
+def _gained(x: Values, y: Values, orders: Sequence[NDArray[np.int64] | None]) -> NDArray[np.float64]:
     """<x, y> - <P x, y> of each copy P, ``(T,)``, or 0 where none of the two axes moves.
 
     Parameters
@@ -182,15 +193,16 @@ def _cut(n: int, order: NDArray[np.int64] | None) -> list[tuple[slice, NDArray[n
     return [(slice(n - left), order), *[(slice(n - left, n), None)] * bool(left)]
 
 
-def _gram(x: Array, y: Array, k: int, m: int) -> NDArray[np.float64]:
-    """Inner products of the k x m pieces of x with those of y, ``(k, m, k, m)``; summed over slabs in float64."""
+def _gram(x: Values, y: Values, k: int, m: int) -> NDArray[np.float64]:
+    """Inner products of the k x m pieces of x with those of y, ``(k, m, k, m)``; summed over slabs in float64; here."""
     pieces = [side.reshape(k, len(side) // k, m, -1) for side in (x, y)]  # (k, rows of a piece, m, its columns)
-    step = max(1, SLAB // max(pieces[0][:, 0].size, 1))
-    gram = np.zeros((k * m, k * m))
+    xp = array_api_compat.array_namespace(x)
+    step = max(1, SLAB // max(math.prod(pieces[0][:, 0].shape), 1))
+    gram = xp.zeros((k * m, k * m), dtype=xp.float64, device=array_api_compat.device(x))
     for first in range(0, pieces[0].shape[1], step):
         mine, theirs = (side[:, first : first + step].swapaxes(1, 2).reshape(k * m, -1) for side in pieces)
         gram += mine @ theirs.T  # (k m, weights of a slab) @ (weights of a slab, k m)
-    return gram.reshape(k, m, k, m)  # (k m, k m) before
+    return here(gram).reshape(k, m, k, m)  # (k m, k m) before
 
 
 class PhiL2(Statistic):
@@ -237,7 +249,8 @@ class PhiL2(Statistic):
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
         """Distance of the block, and its place among those of the copies."""
         assert block is not None
-        distances = block_distances(a, b, seed=options.seed, n_copies=options.n_permutations).tolist()
+        there = on(options.device)
+        distances = block_distances(a, b, seed=options.seed, n_copies=options.n_permutations, there=there).tolist()
         floor = float(-np.log10(len(distances)))
         orders: dict[str, Any] = {"order": [a.order, b.order], "stream": [a.stream, b.stream]}
         return BlockResult(
@@ -289,7 +302,7 @@ class PhiL2Blocks(PhiL2):
         """Distance of the MLPs, and its place among those of permuted copies."""
         assert block is not None
         n_copies = options.n_block_permutations
-        distances = block_distances(a, b, seed=options.seed, n_copies=n_copies, axes=[UNITS])
+        distances = block_distances(a, b, seed=options.seed, n_copies=n_copies, axes=[UNITS], there=on(options.device))
         floor = float(-np.log10(len(distances)))
         detail = Detail(floor=floor, order=[a.order, b.order])
         return BlockResult(block, -float(distances[0]), _log10_p(distances), detail)
