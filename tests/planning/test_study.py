@@ -1,6 +1,7 @@
 """Plans from shapes alone: what is counted is what the files hold, hours follow from the rates, nothing is fetched."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ import tiny_models
 from synthetic import synthesise
 
 from provlab import zoo
+from provlab.arrays import of, on
 from provlab.engine import device as device_products
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import CheckpointError, InputError
@@ -155,13 +157,18 @@ def test_files_that_fit_into_memory_come_from_the_disk_once():
 
 
 def test_the_rates_of_a_device_are_by_its_clock():
-    """A thousand times the speed there, for similarities and runs alone; no thread of the processor shares them."""
+    """A thousand times the speed there, for products and runs; no thread of the processor shares them.
+
+    What else is computed there has rates that were measured there.
+    """
     device = OnDevice(product=1e14, forward=1e14)
     here = planned("shape:llama-2-7b*2", statistics=["phi_match"])
     sketch = shapes_of(["shape:llama-2-7b*2"])
     there = estimate(sketch.models, ["phi_match"], OPTIONS, replace(RATES, device=device))
     assert there.products == pytest.approx(here.products / 1000)
     assert there.passes == pytest.approx(here.passes / 1000)
+    shares = 2 * 32 * 2 * 512 * 11_008 * 4096 / 1e11  # of the output
+    assert there.canonical == pytest.approx(here.canonical - shares * (1 - 1 / 1000))
     assert there.assignments == here.assignments
     assert there.seconds == pytest.approx(there.cpu_seconds)
     assert here.seconds[0] == pytest.approx(here.cpu_seconds[0] - (here.products + here.passes) / 2)
@@ -277,6 +284,36 @@ def test_a_device_is_measured_where_it_multiplies(monkeypatch):
     assert result is not None
     assert min(result.product, result.forward) > 0
     assert made == ["cpu:0"]
+
+
+def test_what_is_computed_on_a_device_is_measured_there_by_its_clock(monkeypatch):
+    """The way to it takes 20 ms, in which the calling thread sleeps; on the CPU nothing is sent."""
+    for name, value in {"_SIZES": (64,), "_LARGER": 1, "_WIDER": {}, "_ON_DEVICE": 256}.items():
+        monkeypatch.setattr(f"provlab.planning.rates.{name}", value)
+    sent = []
+
+    def slow(device):
+        there = on(device)
+
+        def way(values):
+            sent.append(values.shape)
+            time.sleep(0.02)
+            return there(values)
+
+        return there if there is of else way
+
+    monkeypatch.setattr("provlab.planning.rates.on", slow)
+    monkeypatch.setattr("provlab.statistics.phi_l2.on", slow)
+    here = measure_rates()
+    assert not sent
+    there = measure_rates(device="cpu:0")
+    assert len(sent) > 4
+    assert there.lengths < 3 * 512 * 4096 / 0.06  # three matrices were sent
+    assert there.near < 3072**2 / 0.06
+    assert there.divergence < 256 * 16_384 / 0.04
+    assert there.permuted < here.permuted
+    assert there.multiplied == there.device.product
+    assert here.multiplied == here.product
 
 
 # The command ----------------------------------------------------------------------------------------------------------

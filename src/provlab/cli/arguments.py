@@ -28,7 +28,12 @@ MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill t
 
 #: option -> field of `provlab.statistics.base.Options`, which has the defaults; its type, name of its value, and help
 SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
-    "--device": ("device", str, None, "where activations are computed: cpu, cuda, cuda:1 (default: cpu)"),
+    "--device": (
+        "device",
+        str,
+        None,
+        "where models run and their weights are multiplied: cpu, cuda, cuda:1 (default: cpu)",
+    ),
     "--dtype": ("dtype", str, None, "precision of activations (default: float32)"),
     "--seed": ("seed", int, None, "seed of random tokens and permutations (default: 0)"),
     "--units": ("units", int, "K", "match K hidden units of each block among all of the other model (default: all)"),

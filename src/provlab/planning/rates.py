@@ -6,8 +6,8 @@ as long on 16 cores. On a free machine this is the time by the clock at the thre
 measured at growing sizes until one takes a third of a second, on two kinds of rows, and its growth is fitted: rows that
 share no direction are the easiest case, rows that share a few strong ones, as trained models' do, the hardest.
 
-Where models run on another device, the products there and the way of their results into memory are measured there, by
-the clock (`OnDevice`): the calling thread waits meanwhile.
+Where models run on another device, all that is computed there (`provlab.arrays`) is measured there, by the clock, with
+the way of its numbers over the bus: the calling thread waits meanwhile.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import machine, statistics
+from provlab.arrays import There, of, on
 from provlab.engine.device import product_on
 from provlab.inference import pvalues
 from provlab.inference.matching import assign, cosine_similarity, match_shuffled, unit_rows
@@ -49,8 +50,10 @@ _LARGE = (
 )  # of a matrix that the C library keeps no memory for: each copy takes new pages from the system
 _DIRECTIONS = 8  # that the hardest rows share
 _BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 8}
+_WIDER = {"hidden_size": 1024, "intermediate_size": 4096}  # the same for a device
 _FILE = 2**26  # bytes written and read back
 _ON_DEVICE = 8192  # rows of the matrices that a device multiplies
+_LARGER = 4  # times as many units as on the CPU, of MLPs that a device looks at: it takes little time for few
 
 Matrix = NDArray[np.float32]
 
@@ -86,7 +89,7 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class Rates:
-    """What this machine does in a CPU second.
+    """What this machine does in a CPU second; where models run on a device, what is marked so is what that does.
 
     Attributes
     ----------
@@ -103,11 +106,13 @@ class Rates:
     ordered : float
         Numbers of a matrix whose units are asked whether they are sorted (`provlab.statistics.order.keys_of_mlp`).
     lengths, near : float
-        Numbers of an MLP whose units are brought to canonical form, and pairs of units that are compared for it.
+        Numbers of an MLP whose units are brought to canonical form, and pairs of units that are compared for it; of the
+        device, by the clock.
     call : float
         Seconds of one comparison of two tiny matrices: what each comparison takes at least.
     permuted, divergence : float
-        Weights that phi_l2 compares, all copies together, and probabilities that phi_JSD compares.
+        Weights that phi_l2 compares, all copies together, and probabilities that phi_JSD compares; of the device, by
+        the clock.
     easy, hard : Law
         The assignment on independent rows, and on rows that share strong directions.
     cores : int
@@ -133,6 +138,11 @@ class Rates:
     cores: int
     device: OnDevice | None = None
 
+    @property
+    def multiplied(self) -> float:
+        """Floating point operations of a float32 product of what is as large as the weights: on the device, if any."""
+        return self.device.product if self.device else self.product
+
 
 def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32") -> Rates:
     """Measure this machine, and the device on which models are to run in a dtype, as torch names both.
@@ -144,7 +154,7 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32")
     InputError
         It rounds more than float32 does.
     """
-    rng = np.random.default_rng(seed)
+    rng, there = np.random.default_rng(seed), on(device)
     for n in (64, 512):  # threads start, and loops are compiled or fetched from their cache
         assign(cosine_similarity(*rows(n, 64, 0, rng=rng)))
     matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
@@ -164,10 +174,10 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32")
         turned=_turned(large),
         # of the down projection the columns, which lie apart, are the units
         ordered=2 * large.size / cpu_seconds(lambda: keys_of_mlp({"up": large, "down": large.T}), 2),
-        **_canonical(rng),
+        **_canonical(rng, there),
         call=cpu_seconds(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5),
-        permuted=_permuted(rng),
-        divergence=_divergence(rng),
+        permuted=_permuted(rng, there, device),
+        divergence=_divergence(rng, there),
         easy=_assignment(0, rng),
         hard=_assignment(_DIRECTIONS, rng),
         cores=machine.cores(),
@@ -223,15 +233,20 @@ def _turned(matrix: Matrix) -> float:
         return len(tensors) * matrix.size / cpu_seconds(lambda: [weights.array(name) for name in tensors], 2)
 
 
-def _canonical(rng: np.random.Generator) -> dict[str, float]:
+def _canonical(rng: np.random.Generator, there: There) -> dict[str, float]:
     """Numbers and pairs of units a second in `provlab.models.canonical.merged`: a wide MLP, and one of many units."""
     rates = {}
     for name, (h, d) in {"lengths": (512, 4096), "near": (3072, 32)}.items():
-        gate, up, down = (rng.standard_normal((h, d), dtype=np.float32) for _ in range(3))
+        h *= 1 if there is of else _LARGER
+        matrices = [rng.standard_normal((h, d), dtype=np.float32) for _ in range(3)]
         on_text = rng.standard_normal((h, SEEN), dtype=np.float32)
-        work = partial(merged, gate, up, down, np.ones(h), on_text=on_text, output=1.0)
-        rates[name] = (3 * h * d if name == "lengths" else h * h) / cpu_seconds(work, 2)
+        work = partial(_merged, matrices, on_text, there)
+        rates[name] = (3 * h * d if name == "lengths" else h * h) / _seconds(work, 2, there)
     return rates
+
+
+def _merged(matrices: Sequence[Matrix], on_text: Matrix, there: There) -> object:
+    return merged(*map(there, matrices), np.ones(len(on_text)), on_text=on_text, output=1.0)
 
 
 def rows(n: int, columns: int, directions: int, *, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
@@ -267,22 +282,27 @@ def _assignment(directions: int, rng: np.random.Generator) -> PowerLaw:
     return fit(times)
 
 
-def _permuted(rng: np.random.Generator) -> float:
+def _permuted(rng: np.random.Generator, there: There, device: str) -> float:
     """Weights a second in phi_l2 on one block of some millions, all permuted copies together."""
-    options, statistic = Options(), statistics.get("phi_l2")
-    tiny = anatomy.of(Skeleton("tiny", shape("tiny", 1) | _BLOCK))
+    options, statistic = Options(device=device), statistics.get("phi_l2")
+    tiny = anatomy.of(Skeleton("tiny", shape("tiny", 1) | (_BLOCK if there is of else _BLOCK | _WIDER)))
     sizes = {part.name: part.shape for part in tiny.parts if part.block == 0}
     a, b = (
         BlockWeights(tiny, 0, {name: rng.standard_normal(size, dtype=np.float32) for name, size in sizes.items()})
         for _ in range(2)
     )
-    return sum(map(math.prod, sizes.values())) / cpu_seconds(lambda: statistic.compare_block(a, b, 0, options), 2)
+    return sum(map(math.prod, sizes.values())) / _seconds(lambda: statistic.compare_block(a, b, 0, options), 2, there)
 
 
-def _divergence(rng: np.random.Generator) -> float:
-    """Probabilities a CPU second in phi_JSD."""
+def _divergence(rng: np.random.Generator, there: There) -> float:
+    """Probabilities a second in phi_JSD."""
     a, b = (-rng.exponential(size=(256, 16_384)).astype(np.float32) for _ in range(2))
-    return a.size / cpu_seconds(lambda: jensen_shannon(a, b), 2)
+    return a.size / _seconds(lambda: jensen_shannon(a, b, there=there), 2, there)
+
+
+def _seconds(work: Callable[[], object], rounds: int, there: There) -> float:
+    """CPU seconds, or seconds by the clock of what is done on a device, once it has been done there before."""
+    return cpu_seconds(work, rounds) if there is of else min([_clock(work) for _ in range(1 + rounds)][1:])
 
 
 def cpu_seconds(work: Callable[[], object], rounds: int = 1) -> float:

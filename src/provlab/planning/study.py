@@ -291,7 +291,7 @@ class Estimate:
     order : float
         CPU seconds of looking whether units are sorted.
     products : float
-        CPU seconds of the similarities; those of another device by the clock, as passes there.
+        CPU seconds of the similarities. On another device all that is computed there is by the clock (`rates`).
     assignments : (float, float)
         CPU seconds on the easiest and on the hardest rows.
     compared : mapping
@@ -373,7 +373,6 @@ def estimate(
     rows = products = easy = hard = 0.0
     compared: dict[str, float] = {}
     left_out: dict[str, None] = {}
-    multiplied = rates.device.product if rates.device else rates.product
     for job in whole.jobs:
         law = LAWS.get(job.statistic, NO_LAW)
         if not law.matchings:
@@ -389,7 +388,7 @@ def estimate(
         for a, b in job.pairs:
             n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
             similarities = _matched(job.statistic, min(widths), options) * max(widths)
-            products += n * 2.0 * similarities * min(columns[a], columns[b]) / multiplied
+            products += n * 2.0 * similarities * min(columns[a], columns[b]) / rates.multiplied
             easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
             hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
             if law.written:
@@ -447,10 +446,10 @@ def _ordered(whole: Workload, options: Options) -> float:
 
 
 def _canonical(model: Model, law: Law, rates: Rates) -> float:
-    """CPU seconds of bringing one block's units to canonical form, and of what each of them writes."""
+    """Seconds of bringing one block's units to canonical form, and of what each of them writes."""
     numbers = model.anatomy.mlp_width * model.anatomy.width
     seconds = mlp_numbers(model) / rates.lengths + model.anatomy.mlp_width**2 / rates.near if law.canonical else 0.0
-    return seconds + (numbers / rates.lengths + 2.0 * JUDGED * numbers / rates.product if law.written else 0.0)
+    return seconds + (numbers / rates.lengths + 2.0 * JUDGED * numbers / rates.multiplied if law.written else 0.0)
 
 
 def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:

@@ -75,7 +75,8 @@ class Options:
     seed : int
         Every random draw (tokens, permutations) derives from it.
     device, dtype : str
-        Where and in which precision activations are computed (``cpu``, ``cuda``; ``float32``, ``bfloat16``, ...).
+        Where models run, and all that is as large as their weights is computed (`provlab.arrays`): ``cpu``, ``cuda``;
+        and in which precision they run: ``float32``, ``bfloat16``, ...
     n_permutations : int
         T of PERMTEST for the whole-model phi_l2 (the paper: 99).
     n_block_permutations : int

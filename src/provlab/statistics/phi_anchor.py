@@ -123,7 +123,7 @@ class PhiAnchor(PhiMatchUnsigned):
     settings = tuple(name for name in PhiMatchUnsigned.settings if name != "compared_units")  # it groups all units
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
 
-    def _spread(self, sides: Sequence[Views]) -> str:
+    def _spread(self, sides: Sequence[Views], options: Options) -> str:
         """Units that were spread are what this statistic brings together."""
         return ""
 

@@ -59,6 +59,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import on
 from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference import allowing, pvalues
@@ -360,11 +361,11 @@ class PhiMatch(Statistic):
             detail = replace(detail, floor=0.0, power=0.0, withheld=silent)
             smallest = 0.0
         # a copy that is found comes near what a block can reach; a few units that agree by chance do not
-        elif smallest > power / 2 and (why := self._spread(matched.sides)):
+        elif smallest > power / 2 and (why := self._spread(matched.sides, options)):
             detail = replace(detail, power=0.0, blind=why)  # a valid p-value, and no evidence that nothing is there
         return BlockResult(block, result.rho, smallest, detail, matching)
 
-    def _spread(self, sides: Sequence[Views]) -> str:
+    def _spread(self, sides: Sequence[Views], options: Options) -> str:
         """Say which model may have each unit of the other spread over several; empty where none may.
 
         It has many more units than write the other's output, or most of its output from units in groups of like gates.
@@ -380,7 +381,7 @@ class PhiMatch(Statistic):
                 return MANY.format(("first", "second")[more], max(units), count, share)
         for which, side in zip(("first", "second"), sides, strict=True):
             if side.tied is not None and side.written is not None:
-                share = float(side.written[grouped(np.asarray(side.gate.rows))].sum())
+                share = float(side.written[grouped(np.asarray(side.gate.rows), on(options.device))].sum())
                 if share > self.COMPARED * min(1.0, float(side.written.sum())):
                     return IN_GROUPS.format(which)
         return ""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import There
 from provlab.inference.matching import UnitRows
 from provlab.models.canonical import AS_THEY_ARE, SEEN, applied, near_pairs
 from provlab.statistics.alive import living_rows
@@ -62,13 +63,16 @@ def viewed(
     return Views(by_gate, by_up, tokens, None if written is None else written[by_gate.places], tied(by_gate, by_up))
 
 
-def grouped(gate: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether the gate of each unit has another one near it, of activations ``(h, tokens)``: ``(h,)``."""
+def grouped(gate: NDArray[Any], there: There) -> NDArray[np.bool_]:
+    """Whether the gate of each unit has another one near it, of activations ``(h, tokens)``: ``(h,)``.
+
+    `there` takes some tokens of them to where they are compared (`provlab.arrays.on`).
+    """
     some = np.linspace(0, gate.shape[1] - 1, min(gate.shape[1], SEEN)).astype(np.int64)
     rows = gate[:, some].astype(np.float32)
     spread = np.linalg.norm(rows - rows.mean(axis=1, keepdims=True), axis=1).astype(np.float64)
     result = np.zeros(len(rows), bool)
-    for pair in near_pairs(rows, spread, GROUPED, np.random.default_rng(len(rows))):
+    for pair in near_pairs(there(rows), spread, GROUPED, np.random.default_rng(len(rows))):
         result[[*pair[:2]]] = True
     return result
 
