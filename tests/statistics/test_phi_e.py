@@ -11,7 +11,7 @@ from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import NotComparableError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
-from provlab.statistics import get
+from provlab.statistics import get, phi_e
 from provlab.statistics.base import Options
 from provlab.statistics.phi_e import PhiAxes
 
@@ -162,3 +162,17 @@ def test_the_stream_score_knows_no_scale(rng, scale):
     base = language(rng)
     assert compared("stream_score", base, base * scale).value == pytest.approx(1.0, abs=1e-5)
     assert compared("stream_score", base, base * scale).value <= 1.0
+
+
+@pytest.mark.parametrize("at_once", [2**14, 30])
+def test_on_a_device_the_score_is_that_of_the_cpu(rng, at_once, as_device, monkeypatch):
+    monkeypatch.setattr(phi_e, "_SENT", at_once)
+    base = language(rng)
+    child = (base + 0.1 * rng.standard_normal(base.shape)) @ rotation(rng)
+    for other in (child, language(np.random.default_rng(7)), child[:, :30]):
+        there = compared("stream_score", base, other).value
+        with monkeypatch.context() as patch:
+            patch.setattr("provlab.arrays.at_home", lambda device: True)
+            here = compared("stream_score", base, other).value
+        assert there == pytest.approx(here, rel=1e-5)
+    assert as_device >= {"_cosines", "beside"}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 
+from provlab.arrays import on
 from provlab.errors import NotComparableError
 from provlab.statistics import get, phi_unseen
 from provlab.statistics.base import Options
@@ -221,3 +222,18 @@ def test_time_and_memory_of_an_early_checkpoint_are_linear_in_the_vocabulary(rng
         assert result.detail.n == phi_unseen.MOST
     assert peaks[1] < 8 * peaks[0]
     assert peaks[1] < 400e6
+
+
+def test_on_a_device_the_streams_are_aligned_as_on_the_cpu(rng, as_device, monkeypatch):
+    base = trained(rng)
+    child, stranger = turned(rng, tuned(rng, base)), trained(np.random.default_rng(7))
+    monkeypatch.setattr(phi_unseen, "_CHUNK", 30)
+    sent = []
+    monkeypatch.setattr(phi_unseen, "on", lambda device: lambda rows: sent.append(len(rows)) or on(device)(rows))
+    for other in (child, stranger):
+        there = compared(base, other)
+        with monkeypatch.context() as patch:
+            patch.setattr("provlab.arrays.at_home", lambda device: True)
+            here = compared(base, other)
+        assert there.log10_p == here.log10_p
+    assert max(sent) == 30

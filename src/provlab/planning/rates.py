@@ -246,7 +246,8 @@ def _canonical(rng: np.random.Generator, there: There) -> dict[str, float]:
 
 
 def _merged(matrices: Sequence[Matrix], on_text: Matrix, there: There) -> object:
-    return merged(*map(there, matrices), np.ones(len(on_text)), on_text=on_text, output=1.0)
+    gate, up, down = map(there, matrices)
+    return merged(gate, up, down, np.ones(len(on_text)), on_text=on_text, output=1.0)
 
 
 def rows(n: int, columns: int, directions: int, *, rng: np.random.Generator) -> tuple[Matrix, Matrix]:

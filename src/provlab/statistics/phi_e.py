@@ -25,12 +25,17 @@ language alike have a share, too, so that it is a score without a p-value.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import ClassVar
 
+import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import There, Values, beside, here, of, on
 from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
@@ -44,6 +49,7 @@ from provlab.statistics.text import common, spellings
 Matrix = NDArray[np.float64]
 Table = tuple[NDArray[np.float32], NDArray[np.int64]]  # (vocabulary, width), and what each token is
 
+_SENT = 2**14  # tokens whose rows are on a device at a time
 _ROUNDS = 4  # of choosing the tokens that fit a rotation
 _EMPTY = 1e-12  # of the largest eigenvalue: directions of the stream that no token uses
 
@@ -174,7 +180,8 @@ class StreamScore(PhiE):
         first, second = (_directions(rows) for rows in paired(a, b))
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
-        shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]
+        there = on(options.device)
+        shares = [_explained(first, second, *pair, there) for pair in (halves, halves[::-1])]
         return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
 
 
@@ -186,21 +193,35 @@ def _directions(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.divide(scaled, lengths, out=np.zeros_like(rows), where=lengths > 0)
 
 
+def _cosines(first: Values, second: Values) -> NDArray[np.float32]:
+    """Products of each row with the row beside it, ``(n,)``."""
+    return here(array_api_compat.array_namespace(first).einsum("ij,ij->i", first, second))  # (n, d) with (n, d)
+
+
 def _explained(
-    first: NDArray[np.float32], second: NDArray[np.float32], fit: NDArray[np.int64], judge: NDArray[np.int64]
+    first: NDArray[np.float32],
+    second: NDArray[np.float32],
+    fit: NDArray[np.int64],
+    judge: NDArray[np.int64],
+    there: There,
 ) -> float:
     """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the better half of the judging tokens, with the best s; 0 if that is < 0.
 
     R is that of orthogonal Procrustes on the other tokens, M (M^T M)^(-1/2) with M = E_1^T E_2, and again on the better
     half of these, so that rows which were turned apart from the rest do not choose it. For rows of length one the share
-    is the mean cosine, squared.
+    is the mean cosine, squared. On a device (`provlab.arrays.on`) some tokens at a time are multiplied.
     """
+
+    def sent(tokens: NDArray[np.int64]) -> Iterator[tuple[Values, Values]]:
+        for some in [tokens] if there is of else np.array_split(tokens, 1 + len(tokens) // _SENT):
+            yield there(first[some]), there(second[some])
+
     chosen = fit
     for tokens in (*[fit] * (_ROUNDS - 1), judge):  # the last rotation is the one that is judged
-        shared = (first[chosen].T @ second[chosen]).astype(np.float64)  # (d_1, n) @ (n, d_2)
+        shared = here(reduce(add, (x.T @ y for x, y in sent(chosen)))).astype(np.float64)  # (d_1, n) @ (n, d_2)
         rotation = (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
-        turned = first[tokens] @ rotation  # (n, d_1) @ (d_1, d_2)
-        cosines = np.einsum("ij,ij->i", turned, second[tokens])
+        turned = ((x @ beside(x, rotation), y) for x, y in sent(tokens))  # (n, d_1) @ (d_1, d_2)
+        cosines = np.concatenate([_cosines(x, y) for x, y in turned])
         better = cosines >= np.median(cosines)
         chosen = tokens[better]
     return float(np.clip(cosines[better].mean(dtype=np.float64), 0.0, 1.0) ** 2)

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import There, here, of, on
 from provlab.errors import NotComparableError
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.statistics.base import BY_THEOREM, Options
@@ -86,7 +87,8 @@ class PhiUnseen(PhiE):
                 f"{self.name} needs {LEAST} tokens that look untrained in both models; it found {len(both)} "
                 f"({len(ids[0])} in one and {len(ids[1])} in the other)"
             )
-        turn = aligned(*sides, np.setdiff1d(np.arange(len(sides[0])), np.concatenate(ids)))
+        trained = np.setdiff1d(np.arange(len(sides[0])), np.concatenate(ids))
+        turn = aligned(*sides, trained, on(options.device))
         first, second = (
             centred(without(rows[both].astype(np.float64), mean)) for rows, mean in zip(sides, means, strict=True)
         )
@@ -136,11 +138,12 @@ def cosines(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArra
     return np.asarray(np.einsum("ij,ij->i", first, second) / np.where(lengths > 0, lengths, 1), np.float64)
 
 
-def aligned(first: Rows, second: Rows, trained: Ids) -> Matrix:
+def aligned(first: Rows, second: Rows, trained: Ids, there: There = of) -> Matrix:
     """Rotation ``(d_1, d_2)`` that takes trained rows of one model closest to those of the other (Procrustes).
 
     Where some rows are parallel as they stand and the others are not, they were drawn from one seed or copied, and say
-    nothing of the streams. Where no token is trained, the rows are left as they stand.
+    nothing of the streams. Where no token is trained, the rows are left as they stand. By `there` some rows at a time
+    go to where they are multiplied (`provlab.arrays.on`).
     """
     if not len(trained):
         return np.eye(first.shape[1], second.shape[1])
@@ -150,7 +153,7 @@ def aligned(first: Rows, second: Rows, trained: Ids) -> Matrix:
         trained = trained[of_the_streams(raw)]
     product = np.zeros((first.shape[1], second.shape[1]))
     for some in _chunks(trained):
-        product += first[some].T @ second[some]  # (d_1, n) @ (n, d_2)
+        product += here(there(first[some]).T @ there(second[some]))  # (d_1, n) @ (n, d_2)
     left, _, right = np.linalg.svd(product, full_matrices=False)
     return np.asarray(left @ right)  # (d_1, r) @ (r, d_2)
 
