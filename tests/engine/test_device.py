@@ -8,12 +8,14 @@ import pytest
 
 import provlab
 from provlab import studying
+from provlab.arrays import of, on
 from provlab.engine import jobs
 from provlab.engine.device import _Multiply, product_on
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled, multiplied_by
 from provlab.inference.matching.cosine import elsewhere
+from provlab.statistics.two_views import grouped
 
 
 def pairs(n):
@@ -99,6 +101,16 @@ def test_a_comparison_on_a_device_says_what_one_on_the_cpu_says(models, text, as
                 assert theirs.outcome.log10_p == ours.outcome.log10_p
                 assert theirs.outcome.value == pytest.approx(ours.outcome.value, rel=1e-5, abs=1e-7)
     assert as_device >= THERE
+
+
+def test_groups_of_like_gates_are_looked_for_on_a_device(as_device):
+    gate = np.random.default_rng(0).standard_normal((90, 300), np.float32)
+    gate[40:60] = -gate[:20] + 0.1 * gate[60:80]
+    in_groups = grouped(gate, of)
+    assert np.flatnonzero(in_groups).tolist() == [*range(20), *range(40, 60)]
+    as_device.clear()
+    assert np.array_equal(grouped(gate, on("cpu")), in_groups)
+    assert "near_pairs" in as_device
 
 
 def test_the_cpu_multiplies_as_ever():

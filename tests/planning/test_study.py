@@ -159,7 +159,7 @@ def test_files_that_fit_into_memory_come_from_the_disk_once():
 def test_the_rates_of_a_device_are_by_its_clock():
     """A thousand times the speed there, for products and runs; no thread of the processor shares them.
 
-    What else is computed there has rates that were measured there.
+    Other work there has rates that were measured there.
     """
     device = OnDevice(product=1e14, forward=1e14)
     here = planned("shape:llama-2-7b*2", statistics=["phi_match"])

@@ -11,7 +11,8 @@ from provlab.models import steps
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import next_token_log_probs
 from provlab.statistics import phi_jsd
-from provlab.statistics.phi_jsd import jensen_shannon
+from provlab.statistics.base import Options
+from provlab.statistics.phi_jsd import NextTokens, PhiJSD, jensen_shannon
 
 
 def laws(n, vocabulary, spread=3.0, seed=0):
@@ -61,6 +62,14 @@ def test_on_a_device_divergences_are_those_of_the_cpu(at_once, as_device, monkey
         np.testing.assert_allclose(result, jensen_shannon(p, q, common), rtol=1e-12, atol=1e-15)
     assert set(rows) == {max(1, min(at_once // 500, 30)), *([30 % 8] if at_once == 4000 else [])}
     assert as_device >= {"jensen_shannon", "_given"}
+
+
+def test_the_statistic_compares_on_the_device_of_the_options(as_device):
+    p, q, words = laws(30, 50), laws(30, 50, seed=1), np.arange(50)
+    sides = [NextTokens(words, np.zeros((1, 30), np.int64), law, np.ones(5)) for law in (p, q)]
+    result = PhiJSD().compare_block(*sides, None, Options())
+    assert result.value == pytest.approx(jensen_shannon(p, q).mean(), rel=1e-12)
+    assert as_device >= {"jensen_shannon"}
 
 
 def test_a_large_vocabulary_makes_no_copy_of_all_laws():

@@ -278,14 +278,25 @@ def test_on_a_device_the_distances_are_those_of_the_cpu(statistic, as_device, mo
         distances = block_distances(*sides, **whole, there=lambda rows, go=there: sent.append(rows.shape) or go(rows))
         # the squared distance of equal blocks is a difference of large numbers
         np.testing.assert_allclose(distances, block_distances(*sides, **whole), rtol=2e-6, atol=1e-3)
+        as_device.clear()
+        on_device = statistic.compare_block(*sides, 0, Options(seed=k))
+        assert as_device >= {"_gram", "squared"}
         with monkeypatch.context() as patch:
-            on_device = statistic.compare_block(*sides, 0, Options(seed=k))
             patch.setattr("provlab.arrays.at_home", lambda device: True)
             here = statistic.compare_block(*sides, 0, Options(seed=k))
         assert on_device.log10_p == here.log10_p
         assert on_device.value == pytest.approx(here.value, rel=1e-6)
     assert len(sent) == 40 * 2 * len(shapes)  # a tensor of either model at a time
-    assert as_device >= {"_gram", "squared"}
+
+
+def test_inner_products_are_summed_in_float64_on_a_device(as_device, monkeypatch):
+    """Whole numbers, of which those of a slab are exact in float32, and those of all slabs are not."""
+    monkeypatch.setattr(phi_l2, "SLAB", 50)
+    x = np.full((33, 201), 255, np.float32)
+    expected = np.full((1, 1, 1, 1), 255.0**2 * x.size)
+    assert expected > 2**24
+    assert np.float32(expected) != expected
+    assert (phi_l2._gram(on("cpu")(x), on("cpu")(x), 1, 1) == expected).all()
 
 
 def test_the_blocks_read_no_more_than_the_mlps(models):

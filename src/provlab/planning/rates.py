@@ -89,7 +89,7 @@ class OnDevice:
 
 @dataclass(frozen=True)
 class Rates:
-    """What this machine does in a CPU second; where models run on a device, what is marked so is what that does.
+    """Work that this machine does in a CPU second; where models run on a device, some rates are of the device.
 
     Attributes
     ----------
