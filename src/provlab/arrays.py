@@ -19,7 +19,6 @@ differ from those of the CPU by the order in which sums are taken.
 No GPU was at hand when this was written. In tests torch's tensors on the CPU take the way that those of a GPU take.
 """
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, TypeAlias
@@ -62,12 +61,20 @@ def on(device: str) -> There:
     def there(values: Any) -> Values:
         import torch
 
-        with machine.using_device(device), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*not writable")  # it is read alone
-            tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+        with machine.using_device(device):
+            tensor = torch.from_numpy(np.asarray(_Writable(values))) if isinstance(values, np.ndarray) else values
             return tensor.detach().to(device).to(torch.float32)  # 16 bits a number on the way
 
     return there
+
+
+class _Writable:
+    """The same numbers as an array that may be written to: torch warns of others, though it only reads these."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self._array = array  # else its memory is freed
+        address, _ = array.__array_interface__["data"]
+        self.__array_interface__ = array.__array_interface__ | {"data": (address, False)}
 
 
 def of(values: Any) -> Values:

@@ -43,17 +43,24 @@ class Beside(Generic[T]):
     """
 
     def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
+        self._call: Callable[[], T] | None = call
         self._result: T
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=copy_context().run, args=(self._run,), daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
+        assert self._call is not None
         try:
             self._result = self._call()
         except BaseException as error:  # noqa: BLE001 (it is raised where the result is asked for)
             self._error = error
+        finally:
+            self._call = None  # what it held may be large
+
+    def wait(self) -> None:
+        """Wait for the end of the call."""
+        self._thread.join()
 
     def result(self) -> T:
         """Wait for what the call returns, or raise what it raised."""

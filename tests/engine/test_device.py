@@ -3,18 +3,26 @@
 torch on the CPU stands for a GPU: its sums are taken in another order than numpy's.
 """
 
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+from functools import partial
+
 import numpy as np
 import pytest
 
 import provlab
-from provlab import studying
+from provlab import machine, studying
 from provlab.arrays import of, on
 from provlab.engine import jobs
 from provlab.engine.device import _Multiply, product_on
-from provlab.errors import InputError
+from provlab.engine.jobs import _Waiting
+from provlab.errors import InputError, NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled, multiplied_by
 from provlab.inference.matching.cosine import elsewhere
+from provlab.statistics.phi_u import PhiU
 from provlab.statistics.two_views import grouped
 
 
@@ -74,6 +82,12 @@ def test_a_study_on_another_device_finds_the_same(models, monkeypatch):
         assert theirs.outcome.log10_p == ours.outcome.log10_p
 
 
+@pytest.fixture
+def three_threads(as_device, monkeypatch):
+    monkeypatch.setattr(machine, "threads", lambda: 3)
+    return as_device
+
+
 #: all that is computed where the models run, by the names of the functions
 THERE = {
     *("wrote", "near_pairs", "shares", "sum_of_squares", "squared"),  # canonical form, and what units write
@@ -82,7 +96,7 @@ THERE = {
 }
 
 
-def test_a_comparison_on_a_device_says_what_one_on_the_cpu_says(models, text, as_device, monkeypatch):
+def test_a_comparison_on_a_device_says_what_one_on_the_cpu_says(models, text, three_threads, monkeypatch):
     names = ["phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_l2", "phi_l2_blocks", "phi_jsd", "stream_score"]
 
     def compared(other):
@@ -100,7 +114,104 @@ def test_a_comparison_on_a_device_says_what_one_on_the_cpu_says(models, text, as
             if ours.outcome is not None:
                 assert theirs.outcome.log10_p == ours.outcome.log10_p
                 assert theirs.outcome.value == pytest.approx(ours.outcome.value, rel=1e-5, abs=1e-7)
-    assert as_device >= THERE
+    assert three_threads >= THERE
+
+
+def by_phi_u(models, *names):
+    sources = [models[name] for name in names]
+    return studying.study(sources, statistics=["phi_u"], text="-", progress=False).records
+
+
+def test_assignments_of_several_blocks_go_on_side_by_side(models, three_threads, monkeypatch):
+    """Each comparison waits until all three blocks are compared: one after the other, none would end."""
+    before, real, meeting = by_phi_u(models, "base", "tuned"), PhiU.compare_block, threading.Barrier(3)
+
+    def compare_block(self, a, b, block, options):
+        meeting.wait(timeout=60)
+        return real(self, a, b, block, options)
+
+    monkeypatch.setattr(PhiU, "compare_block", compare_block)
+    (record,) = by_phi_u(models, "base", "tuned")
+    assert record.error is None
+    assert record.outcome == before[0].outcome
+    assert [block.block for block in record.outcome.blocks] == [0, 1, 2]
+
+
+def test_pairs_of_one_block_go_on_side_by_side_once_the_first_has_shown_its_memory(models, three_threads, monkeypatch):
+    names = ("base", "tuned", "other")
+    before, real, meeting, alone = by_phi_u(models, *names), PhiU.compare_block, threading.Barrier(2), []
+
+    def compare_block(self, a, b, block, options):
+        if threading.current_thread() is threading.main_thread():
+            alone.append((block, meeting.n_waiting))
+        else:
+            meeting.wait(timeout=60)
+        return real(self, a, b, block, options)
+
+    monkeypatch.setattr(PhiU, "compare_block", compare_block)
+    records = by_phi_u(models, *names)
+    assert [record.outcome for record in records] == [record.outcome for record in before]
+    assert alone == [(0, 0), (1, 0), (2, 0)]
+
+
+def test_what_fails_in_a_thread_is_said_as_ever(models, three_threads, monkeypatch):
+    real = PhiU.compare_block
+
+    def compare_block(self, a, b, block, options):
+        if block == 1:
+            raise NotComparableError("they do not compare")
+        return real(self, a, b, block, options)
+
+    monkeypatch.setattr(PhiU, "compare_block", compare_block)
+    (record,) = by_phi_u(models, "base", "tuned")
+    assert record.error == "they do not compare"
+
+
+@pytest.mark.parametrize(("room", "most"), [(10**9, 3), (3 * 2 * 100, 2), (1, 1)])
+def test_so_many_run_side_by_side_as_fit_into_memory(room, most):
+    """Each holds three times the 100 bytes of its features."""
+    waiting, running, peak, lock = _Waiting(), 0, 0, threading.Lock()
+    waiting.room = room
+
+    def work():
+        nonlocal running, peak
+        with lock:
+            running += 1
+            peak = max(peak, running)
+        time.sleep(0.2)
+        with lock:
+            running -= 1
+
+    results = [waiting.begin(work, 100) for _ in range(3)]
+    assert [result() for result in results] == [None] * 3
+    assert peak == most
+
+
+def test_a_device_holds_one_similarity_at_a_time(monkeypatch):
+    inside, most = [], []
+
+    @contextmanager
+    def using_device(device):
+        inside.append(device)
+        most.append(len(inside))
+        time.sleep(0.05)
+        yield
+        inside.pop()
+
+    monkeypatch.setattr(machine, "using_device", using_device)
+    unit = np.eye(4, dtype=np.float32)
+    threads = [machine.Beside(partial(_Multiply("cpu"), unit, unit)) for _ in range(3)]
+    assert all(np.array_equal(thread.result(), unit) for thread in threads)
+    assert most == [1, 1, 1]
+
+
+def test_a_comparison_that_is_done_holds_nothing():
+    features = np.zeros(3)
+    held = weakref.ref(features)
+    done = machine.Beside(partial(np.sum, features))
+    del features
+    assert done.result() == 0
+    assert held() is None
 
 
 def test_groups_of_like_gates_are_looked_for_on_a_device(as_device):

@@ -4,6 +4,8 @@ Everything else of a matching stays on the CPU, and so does its proof: see `prov
 `provlab.arrays` says which other work is done on the device, and how.
 """
 
+from threading import Lock
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,6 +15,7 @@ from provlab.inference.matching.cosine import Product
 from provlab.inference.matching.polish import error_bound
 
 PROBED = 4  # rows of a product that the CPU computes again
+_one_at_a_time = Lock()  # so that a device holds one similarity, however many threads assign
 
 Matrix = NDArray[np.float32]
 
@@ -30,6 +33,16 @@ class _Multiply:
 
     def __call__(self, left: Matrix, right: Matrix) -> Matrix:
         """Raise InputError if the device rounds more than float32 does (TF32): the matching would not be exact."""
+        with _one_at_a_time:
+            result = self._product(left, right)
+        probed = np.linspace(0, len(left) - 1, min(PROBED, len(left))).astype(np.int64)
+        # (probed, d) @ (d, h2)
+        worst = float(np.abs(left[probed].astype(np.float64) @ right.T.astype(np.float64) - result[probed]).max())
+        if not worst <= error_bound(left.shape[1]):  # NaN too
+            raise coarse(self.device)
+        return result
+
+    def _product(self, left: Matrix, right: Matrix) -> Matrix:
         import torch
 
         with machine.using_device(self.device):
@@ -38,9 +51,4 @@ class _Multiply:
             here = torch.empty(there.shape, dtype=torch.float32, pin_memory=there.is_cuda)
             here.copy_(there)
         result: Matrix = here.numpy()
-        probed = np.linspace(0, len(left) - 1, min(PROBED, len(left))).astype(np.int64)
-        # (probed, d) @ (d, h2)
-        worst = float(np.abs(left[probed].astype(np.float64) @ right.T.astype(np.float64) - result[probed]).max())
-        if not worst <= error_bound(left.shape[1]):  # NaN too
-            raise coarse(self.device)
         return result

@@ -9,14 +9,16 @@ study began with, and sends back results (`do`). No tensor travels.
 
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from provlab import machine
 from provlab.engine.device import product_on
 from provlab.engine.memory import Budget, Pair, nbytes
 from provlab.engine.passes import FeatureCache, ForwardPass
@@ -24,12 +26,15 @@ from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.rounds import in_rounds, traced
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
+from provlab.machine import Beside
 from provlab.models.counting import Count, counting
 from provlab.models.held import Held, make_room
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.results import BlockResult
 
+HERE = "this process"
+_HELD = 3  # times the bytes of its features that a comparison holds: with its similarity, and what is made of it
 #: where two models are compared: one block of both, a block of each, or the whole models
 Place = int | tuple[int, int] | None
 #: one block of one model, by its source
@@ -84,6 +89,20 @@ class Job:
         prepared
             Features by (statistic, source) that were made before for other blocks; added to.
         """
+        return ((where, result()) for where, result in self.begun(opened, prepared, _at_once))
+
+    def begun(
+        self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features], begin: "Begin"
+    ) -> Iterator[tuple[tuple[Pair, Place], Callable[[], Result]]]:
+        """Yield each pair and place with what waits for its result; both sides are read when it is yielded.
+
+        Parameters
+        ----------
+        opened, prepared
+            As of `results`.
+        begin
+            Takes a comparison and the bytes of its features, and returns what waits for its result.
+        """
         statistic = get_statistic(self.statistic)
         room = self.budget.process - (self.cache.nbytes if self.cache else 0)
         several = self.n_comparisons > 1
@@ -137,12 +156,24 @@ class Job:
             make_room(needed, room)
             return needed <= room
 
+        def started(pair: tuple[Side, Side], a: Any, b: Any) -> Callable[[], Result]:
+            # of several, the first shows how much memory the others take, alone
+            way = _at_once if several and working is None else begin
+            return way(partial(compare, pair, a, b), nbytes(a) + nbytes(b))
+
         if several:
-            return ((at[pair], result) for pair, result in in_rounds(list(at), load, compare, fits))
-        return ((where, compare(pair, *map(load, pair))) for pair, where in at.items())
+            return ((at[pair], result) for pair, result in in_rounds(list(at), load, started, fits))
+        return ((where, started(pair, *map(load, pair))) for pair, where in at.items())
 
 
 Task: TypeAlias = "Job | ForwardPass"
+#: takes what is to be done and the bytes that it holds, and returns what waits for its result
+Begin: TypeAlias = Callable[[Callable[[], Result], int], Callable[[], Result]]
+
+
+def _at_once(work: Callable[[], Result], size: int) -> Callable[[], Result]:
+    result = work()
+    return lambda: result
 
 
 class Failed(ProvlabError):
@@ -187,6 +218,10 @@ def in_this_process(
 ) -> Generator[tuple[Task, Done], None, None]:
     """Do one after the other in this process; each result is computed when it is taken, and is there at once.
 
+    Where a device multiplies, an assignment is nearly all that is left of a comparison, and takes one core. So there
+    comparisons go on in threads, one a core and as many as fit into memory, while the next sides are read; results come
+    in the same order.
+
     Parameters
     ----------
     models
@@ -197,6 +232,7 @@ def in_this_process(
         What was read of the place at hand, which the jobs of other statistics read too.
     """
     tasks = list(tasks)
+    waiting = _Waiting()
     last = {key: i for i, task in enumerate(tasks) if isinstance(task, Job) for key in task.prepares}
     prepared: dict[tuple[str, str], Features] = {}
     for i, task in enumerate(tasks):
@@ -205,7 +241,54 @@ def in_this_process(
             task = replace(task, pairs=tuple(pair for pair in task.pairs if pair not in failed[task.statistic]))
             # features prepared for other blocks are kept until their last job
             prepared = {key: features for key, features in prepared.items() if last[key] >= i}
-        yield task, Done(task.results(lambda reference: models[reference.source], prepared), Count(), "this process")
+
+        def opened(reference: Reference) -> Model:
+            return models[reference.source]
+
+        if not isinstance(task, Job) or product_on(task.options.device) is None:
+            yield task, Done(task.results(opened, prepared), Count(), HERE)
+            continue
+        if task.n_comparisons > 1:  # the memory of its first comparison is measured, so nothing else may run
+            yield from waiting.done(0)
+        waiting.room = task.budget.process
+        for where, result in task.begun(opened, prepared, waiting.begin):
+            waiting.add(task, where, result)
+            yield from waiting.done(machine.threads() - 1)
+    yield from waiting.done(0)
+
+
+class _Waiting:
+    """Comparisons that run in threads, in the order in which their results are wanted."""
+
+    def __init__(self) -> None:
+        self.room = 0  # bytes that they may hold
+        self._sizes: dict[Beside[Result], int] = {}  # of those that may still run
+        self._results: deque[tuple[Job, Any, Callable[[], Result]]] = deque()
+
+    def begin(self, work: Callable[[], Result], size: int) -> Callable[[], Result]:
+        """Begin one, once there is room: wait for the oldest until then."""
+        while self._sizes and _HELD * (size + sum(self._sizes.values())) > self.room:
+            oldest = next(iter(self._sizes))
+            oldest.wait()
+            del self._sizes[oldest]
+        thread = Beside(work)
+        self._sizes[thread] = size
+
+        def result() -> Result:
+            self._sizes.pop(thread, None)
+            return thread.result()
+
+        return result
+
+    def add(self, job: Job, where: Any, result: Callable[[], Result]) -> None:
+        """Let a result wait for those before it."""
+        self._results.append((job, where, result))
+
+    def done(self, most: int) -> Iterator[tuple[Job, Done]]:
+        """Yield the oldest results until at most so many wait."""
+        while len(self._results) > most:
+            job, where, result = self._results.popleft()
+            yield job, Done(((where, result()),), Count(), HERE)
 
 
 def sides(pair: Pair, place: Place) -> tuple[Side, Side]:

@@ -332,14 +332,19 @@ class Estimate:
 
     @property
     def seconds(self) -> tuple[float, float]:
-        """By the clock. One process multiplies matrices on all its threads; of several each has one core."""
+        """By the clock. One process multiplies matrices on all its threads; of several each has one core.
+
+        Where a device multiplies, assignments go on side by side, one a core, as far as memory allows.
+        """
         low, high = self.cpu_seconds
         if self.workers > 1:
             return low / self.workers, high / self.workers
         threaded = sum(n for name, n in self.compared.items() if LAWS[name].threaded)
         threaded += 0.0 if self.rates.device else self.products + self.passes  # of a device they are by the clock
         saved = threaded * (1 - 1 / self.rates.threads)
-        return low - saved, high - saved
+        side_by_side = 1 - 1 / self.rates.cores if self.rates.device else 0.0
+        easy, hard = (side_by_side * assigned for assigned in self.assignments)
+        return low - saved - easy, high - saved - hard
 
 
 def estimate(
