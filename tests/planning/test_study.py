@@ -321,10 +321,10 @@ def test_the_stream_score_hashes_no_file_again(run, new_model, save_model, tmp_p
 
 
 def test_the_stream_score_by_hand():
-    """Both halves: eight decompositions, products of V/2 and thrice V/4 tokens for them, and of V/2 to judge each."""
+    """One half: two decompositions, products of V/2 and V/4 tokens for them, of V/2 to choose twice and to judge."""
     tokens, width = 32_000, 4096
-    products = 2 * 2 * (tokens / 2 + 3 * tokens / 4 + 4 * tokens / 2) * width**2
-    spent = (products + 8 * 36 * width**3) / 1e11
+    products = 2 * (tokens / 2 + tokens / 4 + 3 * tokens / 2) * width**2
+    spent = (products + 2 * 36 * width**3) / 1e11
     assert planned("shape:llama-2-7b*2", statistics=["stream_score"]).others == pytest.approx(spent, rel=0.01)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_e import ways
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
 _ROTATION = 36  # d^3 operations, at the pace of a product, that a rotation and its decomposition take
@@ -90,9 +91,9 @@ def _decomposition(model: Model, options: Options, rates: Rates) -> float:
 
 
 def _rotations(model: Model, options: Options, rates: Rates) -> float:
-    """Four rotations for either half of the tokens, fitted to them and applied to them."""
+    """Two rotations for a half of the tokens, or for either, fitted to them and applied to them: most settle so."""
     tokens, width = model.anatomy.vocab_size, model.anatomy.width
-    return (13.0 * tokens + 8 * _ROTATION * width) * width**2 / rates.product
+    return ways(tokens) * (4.5 * tokens + 2 * _ROTATION * width) * width**2 / rates.product
 
 
 def _divergence(model: Model, options: Options, rates: Rates) -> float:

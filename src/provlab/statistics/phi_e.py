@@ -44,7 +44,9 @@ from provlab.statistics.text import common, spellings
 Matrix = NDArray[np.float64]
 Table = tuple[NDArray[np.float32], NDArray[np.int64]]  # (vocabulary, width), and what each token is
 
-_ROUNDS = 4  # of choosing the tokens that fit a rotation
+_ROUNDS = 8  # of choosing the tokens that fit a rotation, at most
+_SETTLED = 0.01  # of the tokens that are chosen: where no more than these are others, they choose the same rotation
+_MANY = 1 << 14  # tokens of which one half says enough of the other: its mean cosine is good to .003
 _EMPTY = 1e-12  # of the largest eigenvalue: directions of the stream that no token uses
 
 
@@ -160,11 +162,14 @@ class StreamScore(PhiE):
     """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation.
 
     Each row counts by its direction alone, and the half of the tokens that agree best decides: rows of tokens that no
-    text has can be made long, or drawn again, at no cost.
+    text has can be made long, or drawn again, at no cost. Either half is judged by the rotation of the other; of
+    `_MANY` tokens and more one is.
     """
 
     name = "stream_score"
-    version = 3  # 1 was one of all rows by their squares, which a few long ones decide; 2 turned empty directions too
+    # 1 was one of all rows by their squares, which a few long ones decide; 2 turned empty directions too; 3 took four
+    # rounds, whether tokens were settled or not
+    version = 4
     warrant = UNCALIBRATED
     reads_order = False
     assumptions = ""
@@ -174,8 +179,13 @@ class StreamScore(PhiE):
         first, second = (_directions(rows) for rows in paired(a, b))
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
-        shares = [_explained(first, second, *pair) for pair in (halves, halves[::-1])]
+        shares = [_explained(first, second, *way) for way in (halves, halves[::-1])[: ways(len(order))]]
         return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
+
+
+def ways(tokens: int) -> int:
+    """How many halves of so many tokens are judged by a rotation of the other."""
+    return 1 if tokens >= _MANY else 2
 
 
 def _directions(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -191,16 +201,31 @@ def _explained(
 ) -> float:
     """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the better half of the judging tokens, with the best s; 0 if that is < 0.
 
-    R is that of orthogonal Procrustes on the other tokens, M (M^T M)^(-1/2) with M = E_1^T E_2, and again on the better
-    half of these, so that rows which were turned apart from the rest do not choose it. For rows of length one the share
-    is the mean cosine, squared.
+    R is that of orthogonal Procrustes on the other tokens, and again on the better half of these until they are
+    settled, so that rows which were turned apart from the rest do not choose it. For rows of length one the share is
+    the mean cosine, squared.
     """
     chosen = fit
-    for tokens in (*[fit] * (_ROUNDS - 1), judge):  # the last rotation is the one that is judged
-        shared = (first[chosen].T @ second[chosen]).astype(np.float64)  # (d_1, n) @ (n, d_2)
-        rotation = (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
-        turned = first[tokens] @ rotation  # (n, d_1) @ (d_1, d_2)
-        cosines = np.einsum("ij,ij->i", turned, second[tokens])
-        better = cosines >= np.median(cosines)
-        chosen = tokens[better]
-    return float(np.clip(cosines[better].mean(dtype=np.float64), 0.0, 1.0) ** 2)
+    for done in range(_ROUNDS):
+        rotation = _rotation(first[chosen], second[chosen])
+        before, chosen = chosen, _better(first, second, fit, rotation)[0]
+        if done and np.isin(chosen, before, invert=True).sum() <= _SETTLED * len(chosen):
+            break
+    cosine = _better(first, second, judge, rotation)[1]
+    return float(np.clip(cosine, 0.0, 1.0) ** 2)
+
+
+def _rotation(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[np.float32]:
+    """M (M^T M)^(-1/2) with M = E_1^T E_2, ``(d_1, d_2)``: what orthogonal Procrustes gives."""
+    shared = (first.T @ second).astype(np.float64)  # (d_1, n) @ (n, d_2)
+    return (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
+
+
+def _better(
+    first: NDArray[np.float32], second: NDArray[np.float32], tokens: NDArray[np.int64], rotation: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], float]:
+    """The half of the tokens whose rows agree best, turned, and the mean of their cosines."""
+    turned = first[tokens] @ rotation  # (n, d_1) @ (d_1, d_2)
+    cosines = np.einsum("ij,ij->i", turned, second[tokens])
+    better = cosines >= np.median(cosines)
+    return tokens[better], float(cosines[better].mean(dtype=np.float64))
