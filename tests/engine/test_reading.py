@@ -29,7 +29,7 @@ from provlab.models.counting import Count, add, counting
 from provlab.models.held import Held
 from provlab.models.room import Stack
 from provlab.planning.study import plan, whole_bytes
-from provlab.statistics import REGISTRY, get
+from provlab.statistics import REGISTRY, get, phi_match
 from provlab.statistics.base import Model, Options, tensor_bytes
 from provlab.statistics.phi_u import UpProjections
 
@@ -79,6 +79,27 @@ def test_one_pass_serves_all_statistics_that_record(models, options):
     assert count.tensors == plan(opened.models, ["phi_h"], options).bytes_to_read  # one pass, and keys of its units
     apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
     assert records == apart
+
+
+def test_what_one_pass_left_of_a_block_is_prepared_once_for_both_forms_of_phi_match(models, options, monkeypatch):
+    """Two models of three blocks; two forms that would ask for each side, and for its gates near each other."""
+    opened, names = open_models([models["base"], models["stranger"]]), ["phi_match", "phi_match_unsigned"]
+    made = Counter()
+
+    def counted(what, function):
+        def call(*arguments):
+            made[what] += 1
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(phi_match.GateAndUp, "block", counted("block", phi_match.GateAndUp.block))
+    monkeypatch.setattr(phi_match, "grouped", counted("grouped", phi_match.grouped))
+    together = run_pairs(opened, names, options, progress=False)
+    assert made == {"block": 2 * BLOCKS, "grouped": 2 * BLOCKS}
+    apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
+    assert made["block"] == 3 * 2 * BLOCKS
+    assert together == apart
 
 
 def test_one_run_over_the_text_gives_activations_and_predictions(models, options, monkeypatch):

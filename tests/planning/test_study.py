@@ -62,6 +62,19 @@ def test_210_pairs_at_7b_by_hand():
     assert result.hashing == result.loading == result.passes == result.canonical == 0.0
 
 
+def test_what_one_pass_leaves_is_prepared_once_for_both_forms_of_phi_match():
+    """Rows of 2,048 tokens by gate and by up, and pairs of units that are near; each of several workers makes them."""
+    names, units = ("phi_match", "phi_match_unsigned"), 11_008
+    both = planned("shape:llama-2-7b*2", statistics=names)
+    alone = planned("shape:llama-2-7b*2", statistics=names[:1])
+    apart = planned("shape:llama-2-7b*2", statistics=names, workers=2)
+    assert (
+        both.reading == alone.reading == pytest.approx(2 * 32 * 2 * units * 2048 / 1e8 + both.plan.from_disk(1) / 1e9)
+    )
+    assert both.others == alone.others == pytest.approx(2 * 32 * units**2 / 1e8)
+    assert apart.others == 2 * both.others
+
+
 def test_every_expert_is_matched(tmp_path):
     sources = [str(tiny_models.save("mixtral", tmp_path / name)) for name in "ab"]
     anatomy = shapes_of(sources).models[sources[0]].anatomy

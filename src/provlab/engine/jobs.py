@@ -25,7 +25,7 @@ from provlab.engine.rounds import in_rounds, traced
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.models.counting import Count, counting
-from provlab.models.held import Held, make_room
+from provlab.models.held import Held, make_room, once
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.results import BlockResult
@@ -97,12 +97,18 @@ class Job:
                 prepared[statistic.name, source] = statistic.prepare(model, self.options)
             return prepared[statistic.name, source]
 
+        def of_block(features: Features, source: str, block: int | None) -> Any:
+            if self.cache is None or source not in self.features:
+                return features.block(block)
+            # other statistics that compare what the same pass left take it from here
+            return once(self.cache, (self.features[source], block), lambda: features.block(block))
+
         def load(side: Side) -> Any:
             source, block = side
             try:
                 model = opened(self.models[source])
                 with named(f"{named_place(self.statistic, block)} of {model.name}"):
-                    features = prepare(source, model).block(block)
+                    features = of_block(prepare(source, model), source, block)
             except PAIR_FAILURES as error:
                 return error
             # before the other side is read, and both are compared

@@ -371,6 +371,8 @@ def estimate(
         raise InputError(f"workers must be at least 1, not {workers}")
     whole = plan(models, statistics, options, blocks=blocks, workers=workers)
     rows = products = easy = hard = 0.0
+    held = whole.together and len({job.statistic for job in whole.jobs}) > 1  # for the next statistic of a place
+    known: set[object] = set()  # sides whose rows are prepared, and whose gates near each other are found
     compared: dict[str, float] = {}
     left_out: dict[str, None] = {}
     multiplied = rates.device.product if rates.device else rates.product
@@ -385,16 +387,19 @@ def estimate(
             continue
         columns = {source: law.columns(models[source], options) for source in job.reads}
         mlps = {source: _mlps(job.statistic, models[source], job.block) for source in job.reads}
-        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in job.reads)
+        new = [source for source in job.reads if (source, job.block, job.recorded) not in known]
+        known |= {(source, job.block, job.recorded) for source in job.reads if held and job.recorded}
+        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in new)
         for a, b in job.pairs:
             n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
             similarities = _matched(job.statistic, min(widths), options) * max(widths)
             products += n * 2.0 * similarities * min(columns[a], columns[b]) / multiplied
             easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
             hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
-            if law.written:
-                grouped = (mlps[a][1] ** 2 + mlps[b][1] ** 2) / rates.near
-                compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
+        if law.written:
+            asked = new if held else [source for pair in job.pairs for source in pair]
+            grouped = sum(mlps[source][1] ** 2 for source in asked) / rates.near
+            compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
     numbers = sum(
         n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()
     )

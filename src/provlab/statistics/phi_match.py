@@ -54,6 +54,7 @@ matches by the size of the cosine.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -64,6 +65,7 @@ from provlab.files import digest
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
+from provlab.models.held import once
 from provlab.statistics import experts
 from provlab.statistics.alive import some_of
 from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
@@ -380,7 +382,8 @@ class PhiMatch(Statistic):
                 return MANY.format(("first", "second")[more], max(units), count, share)
         for which, side in zip(("first", "second"), sides, strict=True):
             if side.tied is not None and side.written is not None:
-                share = float(side.written[grouped(np.asarray(side.gate.rows))].sum())
+                near = once(side.gate, "grouped", partial(grouped, np.asarray(side.gate.rows)))  # of both forms, once
+                share = float(side.written[near].sum())
                 if share > self.COMPARED * min(1.0, float(side.written.sum())):
                     return IN_GROUPS.format(which)
         return ""
