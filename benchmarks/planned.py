@@ -128,7 +128,6 @@ def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
         checkpoint._hashes: "hash",  # in threads, for which it waits
         cosine.unit_rows: "read",
         loading.load_model: "load models",
-        by_blocks._brought: "load models",
         running.run: "run models",
         canonical.merged: "canonical form",
         canonical.shares: "canonical form",
@@ -142,6 +141,8 @@ def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
             if callable(value) and getattr(value, "__hash__", None) and value in functions:
                 stack.enter_context(patch.object(module, name, watch.timed(value, functions[value])))
     stack.enter_context(patch.object(WeightFiles, "array", watch.timed(WeightFiles.array, "read")))
+    spare = by_blocks._Spare
+    stack.enter_context(patch.object(spare, "taken", watch.timed(spare.taken, "load models")))
     for statistic in map(registry.get, names):
         prepared = "run models" if statistic.recorded else "rest"
         for method, line in (("compare_block", f"compare {statistic.name}"), ("prepare", prepared)):
