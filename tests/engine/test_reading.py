@@ -35,6 +35,7 @@ from provlab.statistics.phi_u import UpProjections
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models
 UP = HIDDEN * WIDTH * 4  # bytes of an up projection in its file
+UP_PROJECTIONS = UpProjections.block
 
 
 @pytest.fixture
@@ -100,6 +101,24 @@ def test_what_one_pass_left_of_a_block_is_prepared_once_for_both_forms_of_phi_ma
     apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
     assert made["block"] == 3 * 2 * BLOCKS
     assert together == apart
+
+
+@pytest.mark.parametrize(("memory", "beside"), [(None, BLOCKS), ("4GB", 0)])
+def test_the_two_models_of_a_pair_are_read_side_by_side(models, options, monkeypatch, memory, beside):
+    """In two threads; one after the other where memory is given, of which the second takes what the first left."""
+    opened, names = open_models([models["base"], models["stranger"]]), ["phi_u", "phi_l2", "phi_match", "phi_unseen"]
+    here = []
+
+    def block(features, number):
+        here.append(threading.get_ident() == threading.main_thread().ident)
+        return UP_PROJECTIONS(features, number)
+
+    alone = run_pairs(opened, names, options, progress=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setattr(UpProjections, "block", block)
+    assert run_pairs(opened, names, options, memory=memory, progress=False) == alone
+    assert (here.count(False), len(here)) == (beside, 2 * BLOCKS)
 
 
 def test_one_run_over_the_text_gives_activations_and_predictions(models, options, monkeypatch):

@@ -12,11 +12,12 @@ import socket
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from provlab import machine
 from provlab.engine.device import product_on
 from provlab.engine.memory import Budget, Pair, nbytes
 from provlab.engine.passes import FeatureCache, ForwardPass
@@ -145,7 +146,14 @@ class Job:
 
         if several:
             return ((at[pair], result) for pair, result in in_rounds(list(at), load, compare, fits))
-        return ((where, compare(pair, *map(load, pair))) for pair, where in at.items())
+        # tensors of a block alone: what reads tokenizers, or runs a model, is not made for two threads
+        apart = self.budget.given or any(block is None for pair in at for _, block in pair)
+
+        def both(pair: tuple[Side, Side]) -> list[Any]:
+            loads = [partial(load, side) for side in pair]
+            return [call() for call in loads] if apart else machine.side_by_side(*loads)
+
+        return ((where, compare(pair, *both(pair))) for pair, where in at.items())
 
 
 Task: TypeAlias = "Job | ForwardPass"

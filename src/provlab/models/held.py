@@ -5,13 +5,14 @@ tensors or activations (`once`). A study opens `holding` around its jobs, which 
 place when the next one begins (`Held.at`). Arrays may be dropped at any time, and are read again then: so they take no
 memory from features, which come first.
 
-Outside `holding` nothing is held. In a thread or a process of its own a study holds nothing either.
+Outside `holding` nothing is held, nor by a study in a process of its own; a thread of the study holds with it.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import is_dataclass
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -34,6 +35,7 @@ class Held:
         self.nbytes = 0
         self._place: object = None
         self._arrays: dict[tuple[int, Hashable], tuple[object, Any]] = {}
+        self._changing = Lock()  # two models are read side by side
 
     def at(self, place: object) -> None:
         """Go to a place: what is held of another one is dropped."""
@@ -43,8 +45,9 @@ class Held:
 
     def clear(self) -> None:
         """Drop everything; features that have some of the arrays keep them."""
-        self._arrays.clear()
-        self.nbytes = 0
+        with self._changing:
+            self._arrays.clear()
+            self.nbytes = 0
 
     def get(self, owner: object, what: Hashable, make: Callable[[], Made]) -> Made:
         """Return what was made for an owner before, or make it, and hold it if there is room.
@@ -53,12 +56,14 @@ class Held:
         on a device, takes no array that cannot be written to.
         """
         key = id(owner), what  # the owner is held beside it, so that no other object gets this id
-        if key in self._arrays:
-            known: Made = self._arrays[key][1]
+        if (entry := self._arrays.get(key)) is not None:
+            known: Made = entry[1]
             return known
         made = make()
         size = sum(0 if isinstance(array, np.memmap) else array.nbytes for array in _arrays(made))
-        if self.nbytes + size <= self.room:
+        with self._changing:
+            if self.nbytes + size > self.room:
+                return made
             for array in _arrays(made) if isinstance(made, np.ndarray | dict) else ():
                 array.setflags(write=False)
             self._arrays[key] = owner, made
