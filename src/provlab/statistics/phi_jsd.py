@@ -28,7 +28,7 @@ from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import Columns, common, cut, predicted, spellings
 
 _AT_ONCE = 1 << 16  # numbers of a law that are taken to float64 at once: so many stay in a core's cache
-_SEQUENCES = 2  # on which the rounding is measured
+SEQUENCES = 2  # on which the rounding is measured
 _NEIGHBOURS = 128  # positions on which the spread is
 
 
@@ -122,7 +122,7 @@ class PhiJSD(Statistic):
         vocabulary = spellings(model.checkpoint, log_probs.shape[1])
         unit = max(UNITS[options.dtype], unit_of(model))
         rounded = rounded_log_probs(
-            model.checkpoint, tokens[:_SEQUENCES], unit, device=options.device, dtype=options.torch_dtype
+            model.checkpoint, tokens[:SEQUENCES], unit, device=options.device, dtype=options.torch_dtype
         )
         some = log_probs[:_NEIGHBOURS]
         values = jensen_shannon(log_probs[: len(rounded)], rounded), jensen_shannon(some[:-1], some[1:])
