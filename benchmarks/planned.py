@@ -65,6 +65,7 @@ import synthetic
 from cost import measure
 
 from provlab import statistics as registry
+from provlab.cli.arguments import QUICK
 from provlab.engine import pairs
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.inference import matching
@@ -82,7 +83,7 @@ from provlab.statistics.base import Options
 NOISE = 0.5  # seconds below which a ratio says nothing
 OFF = 1.5  # a line is off if it takes so many times as long as planned, or as much less
 KINDS = ("phi_u", "phi_h", "phi_match", "phi_l2", "phi_jsd", "phi_unseen")  # one of each kind of work
-_TEXT = "a text that no model knows, as none has a tokenizer: ids are drawn at random. " * 4
+_TEXT = "a text that no model knows, as none has a tokenizer: ids are drawn at random. " * 64
 
 
 class Stopwatch:
@@ -128,7 +129,6 @@ def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
         checkpoint._hashes: "hash",  # in threads, for which it waits
         cosine.unit_rows: "read",
         loading.load_model: "load models",
-        by_blocks._brought: "load models",
         running.run: "run models",
         canonical.merged: "canonical form",
         canonical.shares: "canonical form",
@@ -142,6 +142,8 @@ def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
             if callable(value) and getattr(value, "__hash__", None) and value in functions:
                 stack.enter_context(patch.object(module, name, watch.timed(value, functions[value])))
     stack.enter_context(patch.object(WeightFiles, "array", watch.timed(WeightFiles.array, "read")))
+    spare = by_blocks._Spare
+    stack.enter_context(patch.object(spare, "taken", watch.timed(spare.taken, "load models")))
     for statistic in map(registry.get, names):
         prepared = "run models" if statistic.recorded else "rest"
         for method, line in (("compare_block", f"compare {statistic.name}"), ("prepare", prepared)):
@@ -154,7 +156,7 @@ def lines_of(estimated: Estimate) -> dict[str, tuple[float, float]]:
     """Seconds of each line of a plan, at least and at most."""
     same = {
         "hash": estimated.hashing,
-        "read": estimated.reading,
+        "read": estimated.reading + estimated.disk,
         "load models": estimated.loading,
         "run models": estimated.passes,
         "canonical form": estimated.canonical,
@@ -176,9 +178,9 @@ def make_pair(shape: str, blocks: int | None, folder: Path) -> list[str]:
     return [str(first), str(second)]
 
 
-def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False) -> dict[str, Any]:
+def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, **settings: Any) -> dict[str, Any]:
     """Plan and run the statistics on a pair; plan and actual by line, in seconds, and bytes."""
-    options = Options(text=_TEXT)
+    options = Options(text=_TEXT, **settings)
     matching.match_shuffled([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], seed=0)  # loops are compiled
     with tempfile.TemporaryDirectory(prefix="provlab-warm-") as scratch:  # libraries are loaded
         tiny = synthetic.synthesise(shapes.shape("tiny", 1), Path(scratch) / "tiny")
@@ -256,6 +258,7 @@ def main(command: list[str] | None = None) -> None:
     parser.add_argument("--statistic", metavar="NAMES", help="separated by commas (default: the default set)")
     parser.add_argument("--folder", metavar="FOLDER", help="keep the pair there, or take it from there")
     parser.add_argument("--apart", action="store_true", help="hold no tensor for the next statistic")
+    parser.add_argument("--quick", action="store_true", help="the quick setting, and the stream score")
     parser.add_argument("--memory", action="store_true", help="peaks of memory instead of seconds")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--peak", metavar="NAME", help=argparse.SUPPRESS)  # of one statistic, in a process of its own
@@ -279,7 +282,11 @@ def main(command: list[str] | None = None) -> None:
         # hashes that are remembered would cost nothing: the run keeps its own
         kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="provlab-hashes-"))
         stack.enter_context(patch.object(local, "cache_dir", lambda: Path(kept)))
-        measured = study(sources, names or list(registry.USUAL), apart=arguments.apart)
+        settings = QUICK if arguments.quick else {}
+        usual = registry.checked_names(None, units=settings.get("units"))
+        measured = study(
+            sources, names or [*usual, *["stream_score"] * arguments.quick], apart=arguments.apart, **settings
+        )
     print(json.dumps(measured) if arguments.json else table(measured))
 
 

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 import time
+from functools import partial
+from threading import Barrier, get_ident, main_thread
 
 import pytest
 
-from provlab.machine import Beside
+from provlab.machine import Beside, side_by_side
 from provlab.models.counting import count_bytes, counting
 
 
@@ -24,3 +26,21 @@ def test_a_program_that_is_stopped_does_not_wait_for_its_threads():
     began = time.monotonic()
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).returncode != 0
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_calls_side_by_side(threads, monkeypatch):
+    """Two that wait for each other end where there are two threads; one thread makes them one after the other."""
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    waiting = Barrier(int(threads), timeout=20)
+
+    def call(value):
+        waiting.wait()
+        return value, get_ident() == main_thread().ident
+
+    first, second = side_by_side(partial(call, 1), partial(call, 2))
+    assert (first, second) == ((1, True), (2, threads == "1"))
+    assert side_by_side() == []
+    with pytest.raises(IndexError):
+        side_by_side(lambda: 1, lambda: [][0])

@@ -70,6 +70,17 @@ class Beside(Generic[T]):
         return self._result
 
 
+def side_by_side(*calls: Callable[[], T]) -> list[T]:
+    """Results of calls in their order, each in a thread of its own where this process uses several.
+
+    An error is that of the first call that has one, when those before it have ended.
+    """
+    if threads() == 1:
+        return [call() for call in calls]
+    beside = [Beside(call) for call in calls[1:]]
+    return [*(call() for call in calls[:1]), *(thread.result() for thread in beside)]
+
+
 @functools.cache
 def keep_freed_memory() -> None:
     """Let this process keep the memory that it frees for the next array, where the C library can (glibc).

@@ -29,12 +29,13 @@ from provlab.models.counting import Count, add, counting
 from provlab.models.held import Held
 from provlab.models.room import Stack
 from provlab.planning.study import plan, whole_bytes
-from provlab.statistics import REGISTRY, get
+from provlab.statistics import REGISTRY, get, phi_match
 from provlab.statistics.base import Model, Options, tensor_bytes
 from provlab.statistics.phi_u import UpProjections
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models
 UP = HIDDEN * WIDTH * 4  # bytes of an up projection in its file
+UP_PROJECTIONS = UpProjections.block
 
 
 @pytest.fixture
@@ -79,6 +80,45 @@ def test_one_pass_serves_all_statistics_that_record(models, options):
     assert count.tensors == plan(opened.models, ["phi_h"], options).bytes_to_read  # one pass, and keys of its units
     apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
     assert records == apart
+
+
+def test_what_one_pass_left_of_a_block_is_prepared_once_for_both_forms_of_phi_match(models, options, monkeypatch):
+    """Two models of three blocks; two forms that would ask for each side, and for its gates near each other."""
+    opened, names = open_models([models["base"], models["stranger"]]), ["phi_match", "phi_match_unsigned"]
+    made = Counter()
+
+    def counted(what, function):
+        def call(*arguments):
+            made[what] += 1
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(phi_match.GateAndUp, "block", counted("block", phi_match.GateAndUp.block))
+    monkeypatch.setattr(phi_match, "grouped", counted("grouped", phi_match.grouped))
+    together = run_pairs(opened, names, options, progress=False)
+    assert made == {"block": 2 * BLOCKS, "grouped": 2 * BLOCKS}
+    apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
+    assert made["block"] == 3 * 2 * BLOCKS
+    assert together == apart
+
+
+@pytest.mark.parametrize(("memory", "beside"), [(None, BLOCKS), ("4GB", 0)])
+def test_the_two_models_of_a_pair_are_read_side_by_side(models, options, monkeypatch, memory, beside):
+    """In two threads; one after the other where memory is given, of which the second takes what the first left."""
+    opened, names = open_models([models["base"], models["stranger"]]), ["phi_u", "phi_l2", "phi_match", "phi_unseen"]
+    here = []
+
+    def block(features, number):
+        here.append(threading.get_ident() == threading.main_thread().ident)
+        return UP_PROJECTIONS(features, number)
+
+    alone = run_pairs(opened, names, options, progress=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setattr(UpProjections, "block", block)
+    assert run_pairs(opened, names, options, memory=memory, progress=False) == alone
+    assert (here.count(False), len(here)) == (beside, 2 * BLOCKS)
 
 
 def test_one_run_over_the_text_gives_activations_and_predictions(models, options, monkeypatch):

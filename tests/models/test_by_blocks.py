@@ -76,6 +76,21 @@ def test_one_block_is_widened_at_a_time(tmp_path):
     assert counts == [narrow(network) - of_block] * kinds.n_blocks
 
 
+def test_a_block_is_widened_into_the_memory_of_the_one_before(tmp_path):
+    """New pages for each take twice as long as to widen; a run after one that was broken off has them still."""
+    checkpoint = saved(tmp_path, "llama")
+    network = checkpoint.load_model(by_blocks=True)
+    kinds = anatomy.of(checkpoint)
+    places = []
+    for block in range(kinds.n_blocks):
+        down = network.get_submodule(kinds.module("down", block))
+        down.register_forward_hook(lambda module, *_: places.append(module.weight.data_ptr()))
+    output(network)
+    output(network)
+    assert len(places) == 2 * kinds.n_blocks > 2
+    assert len(set(places)) == 1
+
+
 def test_a_run_that_is_broken_off_leaves_the_weights_as_they_were(tmp_path):
     checkpoint = saved(tmp_path, "llama")
     network = checkpoint.load_model(by_blocks=True)
@@ -90,6 +105,7 @@ def test_a_run_that_is_broken_off_leaves_the_weights_as_they_were(tmp_path):
         output(network)
     handle.remove()
     assert narrow(network) == before
+    assert torch.equal(output(network), output(checkpoint.load_model()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

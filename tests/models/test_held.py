@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from provlab.inference.matching import unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.models.held import holding, make_room, once
@@ -71,6 +72,16 @@ def test_another_place_and_features_make_it_go(base):
         make_room(101, size + 100)
         assert held.nbytes == 0
     make_room(1, 0)  # nothing is held here
+
+
+def test_all_arrays_of_features_are_counted(tmp_path):
+    """Those of a tuple, of prepared rows in it and of a mapping; pages of a file are the system's."""
+    np.save(tmp_path / "a.npy", np.zeros(5))
+    rows, mapped = unit_rows(np.ones((2, 3))), np.load(tmp_path / "a.npy", mmap_mode="r")
+    with holding(10**9) as held:
+        once(object(), "features", lambda: ({"a": (rows, None)}, mapped, 3))
+        assert held.nbytes == rows.rows.nbytes + rows.nbytes
+        assert rows.unit.flags.writeable  # as torch wants them
 
 
 def test_what_is_made_of_tensors_is_made_once():

@@ -92,6 +92,35 @@ def test_rows_of_tokens_that_no_text_has_decide_no_score(rng, kind, share):
     assert compared("stream_score", base, copy).value > 0.9
 
 
+def test_rounds_go_on_until_the_tokens_are_settled(rng):
+    """Almost half of the rows point the other way: four rounds gave 0.3, as they had not found which half it is."""
+    base = rng.standard_normal((10 * VOCABULARY, WIDTH))
+    copy = (base + rng.standard_normal(base.shape)) @ rotation(rng)
+    copy[: round(0.49 * len(copy))] *= -1
+    assert compared("stream_score", base, copy).value > 0.45
+
+
+@pytest.mark.parametrize("kin", [False, True])
+def test_two_rotations_do_where_no_row_was_turned_apart(rng, monkeypatch, kin):
+    base = language(rng)
+    other = base @ rotation(rng) + rng.standard_normal(base.shape) / 2 if kin else language(rng)
+    made = []
+    whitener = phi_e._whitener
+    monkeypatch.setattr(phi_e, "_whitener", lambda table: made.append(table) or whitener(table))
+    compared("stream_score", base, other)
+    assert len(made) == 2 * 2  # a rotation of all, one of the better half; for either half of the tokens
+
+
+def test_one_half_of_many_tokens_says_what_both_say(rng, monkeypatch):
+    base = language(rng)
+    base = base[rng.integers(VOCABULARY, size=phi_e._MANY)] + rng.standard_normal((phi_e._MANY, WIDTH))
+    copy = (base + rng.standard_normal(base.shape)) @ rotation(rng)
+    one = compared("stream_score", base, copy).value
+    monkeypatch.setattr(phi_e, "_MANY", len(base) + 1)
+    both = compared("stream_score", base, copy).value
+    assert one != both == pytest.approx(one, abs=0.01)
+
+
 def test_the_bound_holds_of_turned_tables(rng):
     """So few dimensions that chance finds some again; one table against itself, turned: they know all alike."""
     width = 19

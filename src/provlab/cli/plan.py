@@ -55,7 +55,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     sketch = shapes_of(expand(arguments.models), allow_pickle=allow_pickle)
     for source, why in sketch.refused.items():
         print(f"left out: {source}: {why}", file=sys.stderr)
-    rates = measure_rates(seed=options.seed, device=options.device, dtype=options.dtype)
+    rates = measure_rates(seed=options.seed, device=options.device, dtype=options.dtype, file=sketch.largest_here())
     estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
     numbers = numbers_of(sketch, estimated, budget)
     quick = score = None

@@ -28,7 +28,7 @@ from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, N
 from provlab.inference.matching import multiplied_by
 from provlab.machine import Beside
 from provlab.models.counting import Count, counting
-from provlab.models.held import Held, make_room
+from provlab.models.held import Held, make_room, once
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.results import BlockResult
@@ -116,12 +116,18 @@ class Job:
                 prepared[statistic.name, source] = statistic.prepare(model, self.options)
             return prepared[statistic.name, source]
 
+        def of_block(features: Features, source: str, block: int | None) -> Any:
+            if self.cache is None or source not in self.features:
+                return features.block(block)
+            # other statistics that compare what the same pass left take it from here
+            return once(self.cache, (self.features[source], block), lambda: features.block(block))
+
         def load(side: Side) -> Any:
             source, block = side
             try:
                 model = opened(self.models[source])
                 with named(f"{named_place(self.statistic, block)} of {model.name}"):
-                    features = prepare(source, model).block(block)
+                    features = of_block(prepare(source, model), source, block)
             except PAIR_FAILURES as error:
                 return error
             # before the other side is read, and both are compared
@@ -163,7 +169,14 @@ class Job:
 
         if several:
             return ((at[pair], result) for pair, result in in_rounds(list(at), load, started, fits))
-        return ((where, started(pair, *map(load, pair))) for pair, where in at.items())
+        # tensors of a block alone: what reads tokenizers, or runs a model, is not made for two threads
+        apart = self.budget.given or any(block is None for pair in at for _, block in pair)
+
+        def both(pair: tuple[Side, Side]) -> list[Any]:
+            loads = [partial(load, side) for side in pair]
+            return [call() for call in loads] if apart else machine.side_by_side(*loads)
+
+        return ((where, started(pair, *both(pair))) for pair, where in at.items())
 
 
 Task: TypeAlias = "Job | ForwardPass"

@@ -69,8 +69,9 @@ def run_by_blocks(
         From `blocks_of`; none, to bring all of the model there now.
     """
     within = {id(parameter) for block in blocks for parameter in block.parameters()}
+    spare = _Spare(dtype, device)
     for block in blocks:
-        _follow(block, dtype, device)
+        _follow(block, spare)
     brought: dict[int, nn.Parameter] = {}  # a head that is the embedding stays it
     for module, name, parameter in _parameters(network):
         if id(parameter) not in within:
@@ -108,16 +109,48 @@ def _brought(values: torch.Tensor, dtype: torch.dtype, device: str) -> nn.Parame
     return nn.Parameter(moved, requires_grad=False)
 
 
-def _follow(block: nn.Module, dtype: torch.dtype, device: str) -> None:
+class _Spare:
+    """Widened weights of blocks that have run, whose memory the next block takes.
+
+    Else the system would give each block new pages, which takes twice as long as to widen into those that are there. A
+    GPU's memory is kept by torch itself.
+    """
+
+    def __init__(self, dtype: torch.dtype, device: str) -> None:
+        self._dtype, self._device = dtype, device
+        self._free: dict[torch.Size, list[nn.Parameter]] = {}
+
+    def taken(self, stored: nn.Parameter) -> nn.Parameter:
+        """Return a weight in the dtype and on the device."""
+        if self._kept(stored) and (free := self._free.get(stored.shape)):
+            weight = free.pop()
+            weight.data.copy_(stored.detach())
+            return weight
+        with torch.inference_mode(False):  # so that it may be written to again
+            return _brought(stored, self._dtype, self._device)
+
+    def give_back(self, stored: nn.Parameter, weight: nn.Parameter) -> None:
+        """Take the memory of a weight that was `taken`."""
+        if self._kept(stored):
+            self._free.setdefault(weight.shape, []).append(weight)
+
+    def _kept(self, stored: nn.Parameter) -> bool:
+        """Whether what is brought is a copy, in memory."""
+        return self._device == "cpu" and stored.is_floating_point() and stored.dtype != self._dtype
+
+
+def _follow(block: nn.Module, spare: _Spare) -> None:
     stored = _parameters(block)
 
     def before(*_: object) -> None:
         for module, name, values in stored:
-            setattr(module, name, _brought(values, dtype, device))
+            setattr(module, name, spare.taken(values))
 
     def after(*_: object) -> None:
         for module, name, values in stored:
-            setattr(module, name, values)
+            if (weight := getattr(module, name)) is not values:  # it is where widening was broken off
+                spare.give_back(values, weight)
+                setattr(module, name, values)
 
     block.register_forward_pre_hook(before)
     block.register_forward_hook(after, always_call=True)  # where a run is broken off, too

@@ -1,21 +1,24 @@
 """Tensors of the place at hand, held so that each is read once for all statistics of a study.
 
 Statistics know nothing of it: `Checkpoint.array` asks here first, and so does what several statistics make of the same
-tensors (`once`). A study opens `holding` around its jobs, which come place by place, and lets go of a place when the
-next one begins (`Held.at`). Arrays may be dropped at any time, and are read again then: so they take no memory from
-features, which come first.
+tensors or activations (`once`). A study opens `holding` around its jobs, which come place by place, and lets go of a
+place when the next one begins (`Held.at`). Arrays may be dropped at any time, and are read again then: so they take no
+memory from features, which come first.
 
-Outside `holding` nothing is held. In a thread or a process of its own a study holds nothing either.
+Outside `holding` nothing is held, nor by a study in a process of its own; a thread of the study holds with it.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import is_dataclass
+from threading import Lock
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
-Made = TypeVar("Made", bound=NDArray[Any] | dict[str, NDArray[Any]])
+Made = TypeVar("Made")
 
 
 class Held:
@@ -32,6 +35,7 @@ class Held:
         self.nbytes = 0
         self._place: object = None
         self._arrays: dict[tuple[int, Hashable], tuple[object, Any]] = {}
+        self._changing = Lock()  # two models are read side by side
 
     def at(self, place: object) -> None:
         """Go to a place: what is held of another one is dropped."""
@@ -41,24 +45,40 @@ class Held:
 
     def clear(self) -> None:
         """Drop everything; features that have some of the arrays keep them."""
-        self._arrays.clear()
-        self.nbytes = 0
+        with self._changing:
+            self._arrays.clear()
+            self.nbytes = 0
 
     def get(self, owner: object, what: Hashable, make: Callable[[], Made]) -> Made:
-        """Return what was made for an owner before, or make it, and hold it if there is room; read-only then."""
+        """Return what was made for an owner before, or make it, and hold it if there is room.
+
+        An array, and arrays by name, are read-only then. Features are as they were made: torch, which multiplies them
+        on a device, takes no array that cannot be written to.
+        """
         key = id(owner), what  # the owner is held beside it, so that no other object gets this id
-        if key in self._arrays:
-            known: Made = self._arrays[key][1]
+        if (entry := self._arrays.get(key)) is not None:
+            known: Made = entry[1]
             return known
         made = make()
-        arrays = list(made.values()) if isinstance(made, dict) else [made]
-        size = sum(array.nbytes for array in arrays)
-        if self.nbytes + size <= self.room:
-            for array in arrays:
+        size = sum(0 if isinstance(array, np.memmap) else array.nbytes for array in _arrays(made))
+        with self._changing:
+            if self.nbytes + size > self.room:
+                return made
+            for array in _arrays(made) if isinstance(made, np.ndarray | dict) else ():
                 array.setflags(write=False)
             self._arrays[key] = owner, made
             self.nbytes += size
         return made
+
+
+def _arrays(made: object) -> Iterator[NDArray[Any]]:
+    """All arrays in what was made: an array, or a mapping, a tuple or a dataclass of such."""
+    if isinstance(made, np.ndarray):
+        yield made
+        return
+    parts = vars(made) if is_dataclass(made) else made
+    for part in parts.values() if isinstance(parts, Mapping) else parts if isinstance(parts, tuple) else ():
+        yield from _arrays(part)
 
 
 _open: ContextVar[Held | None] = ContextVar("provlab_held", default=None)
@@ -81,11 +101,11 @@ def once(owner: object, what: Hashable, make: Callable[[], Made]) -> Made:
     Parameters
     ----------
     owner
-        The checkpoint that it is made of.
+        What it is made of: a checkpoint, or features.
     what
         A name for it, the same for all callers.
     make
-        Gives an array, or arrays by name.
+        Gives an array, or arrays by name, or features that have some.
     """
     held = _open.get()
     return make() if held is None else held.get(owner, what, make)

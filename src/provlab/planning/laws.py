@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
+from provlab.statistics.phi_e import ways
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 
 _ROTATION = 36  # d^3 operations, at the pace of a product, that a rotation and its decomposition take
@@ -96,9 +97,9 @@ def _unseen(model: Model, options: Options, rates: Rates) -> float:
 
 
 def _rotations(model: Model, options: Options, rates: Rates) -> float:
-    """Four rotations for either half of the tokens, fitted to them and applied to them where the models run."""
+    """Two rotations for a half of the tokens, or for either, applied where the models run: most settle so."""
     tokens, width = model.anatomy.vocab_size, model.anatomy.width
-    return (13.0 * tokens / rates.multiplied + 8 * _ROTATION * width / rates.product) * width**2
+    return ways(tokens) * (4.5 * tokens / rates.multiplied + 2 * _ROTATION * width / rates.product) * width**2
 
 
 def _divergence(model: Model, options: Options, rates: Rates) -> float:

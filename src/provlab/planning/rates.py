@@ -51,7 +51,8 @@ _LARGE = (
 _DIRECTIONS = 8  # that the hardest rows share
 _BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 8, "num_key_value_heads": 8}
 _WIDER = {"hidden_size": 1024, "intermediate_size": 4096}  # the same for a device
-_FILE = 2**26  # bytes written and read back
+_FILE = 2**26  # bytes hashed; written and read back where no file of the study is here
+_READ = 2**28  # bytes that are read of a file of the study
 _ON_DEVICE = 8192  # rows of the matrices that a device multiplies
 _LARGER = 4  # times as many units as on the CPU, of MLPs that a device looks at: it takes little time for few
 
@@ -100,7 +101,7 @@ class Rates:
     prepared : float
         Numbers of a matrix turned into float32 unit rows.
     read, hashed : float
-        Bytes read from the temporary folder's disk, by the clock; bytes hashed.
+        Bytes read from the disk, past the system's cache, by the clock; bytes hashed.
     turned : float
         Numbers of a file in bfloat16, read from the system's cache, turned into float32 and checked.
     ordered : float
@@ -144,8 +145,17 @@ class Rates:
         return self.device.product if self.device else self.product
 
 
-def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32") -> Rates:
+def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32", file: Path | None = None) -> Rates:
     """Measure this machine, and the device on which models are to run in a dtype, as torch names both.
+
+    Parameters
+    ----------
+    seed
+        Of the numbers that are compared.
+    device, dtype
+        As for `provlab.study`.
+    file
+        A file of the study, by whose disk reading is measured; by that of the temporary folder without one.
 
     Raises
     ------
@@ -164,13 +174,13 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32")
     began = time.process_time()
     alone = cpu_seconds(lambda: matrix @ other.T, 3)
     threads = float(np.clip((time.process_time() - began) / (3 * alone), 1.0, machine.cores()))
-    read, hashed = _file_rates()
+    content = os.urandom(2**20) * (_FILE // 2**20)
     return Rates(
         product=2 * 2048**3 / (alone * threads),
         threads=threads,
         prepared=large.size / cpu_seconds(lambda: unit_rows(large), 2),
-        read=read,
-        hashed=hashed,
+        read=_from_disk(content) if file is None or file.stat().st_size < _FILE else read_rate(file),
+        hashed=_FILE / cpu_seconds(lambda: hashlib.sha256(content).digest(), 1),
         turned=_turned(large),
         # of the down projection the columns, which lie apart, are the units
         ordered=2 * large.size / cpu_seconds(lambda: keys_of_mlp({"up": large, "down": large.T}), 2),
@@ -316,19 +326,29 @@ def cpu_seconds(work: Callable[[], object], rounds: int = 1) -> float:
     return max(min(times), 1e-6)
 
 
-def _file_rates() -> tuple[float, float]:
-    """Bytes a second from disk, past the system's cache where the system allows that, and bytes hashed."""
-    content = os.urandom(2**20) * (_FILE // 2**20)
-    hashing = cpu_seconds(lambda: hashlib.sha256(content).digest(), 1)
+def _from_disk(content: bytes) -> float:
+    """Bytes a second from the disk of the temporary folder."""
     with tempfile.NamedTemporaryFile(prefix="provlab-") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        began = time.perf_counter()
-        with open(file.name, "rb", buffering=0) as stream:
-            while stream.read(2**22):
-                pass
-        reading = time.perf_counter() - began
-    return _FILE / max(reading, 1e-6), _FILE / hashing
+        return read_rate(Path(file.name))
+
+
+def read_rate(path: Path) -> float:
+    """Bytes a second, by the clock, of the middle of a file, past the system's cache where the system allows that."""
+    with path.open("rb", buffering=0) as stream:
+        size = path.stat().st_size
+        some = min(_READ, size)
+        let_go(stream.fileno(), (size - some) // 2, some)
+        stream.seek((size - some) // 2)
+        began, left = time.perf_counter(), some
+        while left > 0 and (got := stream.read(min(2**22, left))):
+            left -= len(got)
+        return some / max(time.perf_counter() - began, 1e-6)
+
+
+def let_go(file: int, start: int, nbytes: int) -> None:
+    """Ask the system to drop what it keeps in memory of a part of an open file."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(file, start, nbytes, os.POSIX_FADV_DONTNEED)

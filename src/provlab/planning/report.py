@@ -78,7 +78,7 @@ def study_card(
         "kept on disk meanwhile": gigabytes(numbers["spilled"]),
         "time, estimated": f"{span(estimated.seconds)} with {where}",
         "of the processors": span(estimated.cpu_seconds),
-        "  hash and read": duration(estimated.hashing + estimated.reading),
+        "  hash and read": duration(estimated.hashing + estimated.disk + estimated.reading),
         "  load models": duration(estimated.loading),
         "  run models": duration(estimated.passes + estimated.canonical),
         "  look whether units are sorted": duration(estimated.order),

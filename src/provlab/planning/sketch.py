@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from provlab import zoo
@@ -34,6 +35,12 @@ class Sketch:
     models: Mapping[str, Model]
     to_fetch: Mapping[str, int]
     refused: Mapping[str, str]
+
+    def largest_here(self) -> Path | None:
+        """The largest file of weights that is on this machine; None if none is."""
+        checkpoints = [model.checkpoint for model in self.models.values()]
+        files = [each.largest_here() for each in checkpoints if isinstance(each, Checkpoint)]
+        return max((file for file in files if file), key=lambda path: path.stat().st_size, default=None)
 
 
 def shapes_of(sources: Sequence[str], *, allow_pickle: bool = False) -> Sketch:

@@ -31,9 +31,11 @@ from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
 from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.phi_jsd import SEQUENCES
 
 Pair = tuple[str, str]
 _LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
+_WIDENED = 0.45  # the same, where a block is widened into the memory of the one before
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 _PREDICTED = 0.4  # of the time of phi_JSD for as many probabilities: a softmax, and what is measured of each model
 
@@ -285,9 +287,9 @@ class Estimate:
         The rates of the machine for which the time is meant.
     workers : int
         Processes like this one.
-    hashing, reading, loading, passes, canonical : float
-        Seconds: of hashing files; of reading tensors and preparing rows; of loading models, of running them over their
-        inputs, and of bringing the units of their MLPs to canonical form meanwhile.
+    hashing, disk, reading, loading, passes, canonical : float
+        Seconds: of hashing files; of waiting for the disk; of reading tensors and preparing rows; of loading models, of
+        running them over their inputs, and of bringing the units of their MLPs to canonical form meanwhile.
     order : float
         CPU seconds of looking whether units are sorted.
     products : float
@@ -304,6 +306,7 @@ class Estimate:
     rates: Rates
     workers: int
     hashing: float
+    disk: float
     reading: float
     loading: float
     passes: float
@@ -322,7 +325,7 @@ class Estimate:
     @property
     def once(self) -> float:
         """CPU seconds of what is done once a model, however many pairs it stands in."""
-        return self.hashing + self.reading + self.loading + self.passes + self.canonical + self.order
+        return self.hashing + self.disk + self.reading + self.loading + self.passes + self.canonical + self.order
 
     @property
     def cpu_seconds(self) -> tuple[float, float]:
@@ -342,6 +345,8 @@ class Estimate:
         threaded = sum(n for name, n in self.compared.items() if LAWS[name].threaded)
         threaded += 0.0 if self.rates.device else self.products + self.passes  # of a device they are by the clock
         saved = threaded * (1 - 1 / self.rates.threads)
+        if len(self.plan.models) == 2:  # which are hashed, and read, side by side
+            saved += (self.hashing + self.reading + self.order) * (1 - 1 / min(self.rates.threads, 2))
         side_by_side = 1 - 1 / self.rates.cores if self.rates.device else 0.0
         easy, hard = (side_by_side * assigned for assigned in self.assignments)
         return low - saved - easy, high - saved - hard
@@ -376,6 +381,8 @@ def estimate(
         raise InputError(f"workers must be at least 1, not {workers}")
     whole = plan(models, statistics, options, blocks=blocks, workers=workers)
     rows = products = easy = hard = 0.0
+    held = whole.together and len({job.statistic for job in whole.jobs}) > 1  # for the next statistic of a place
+    known: set[object] = set()  # sides whose rows are prepared, and whose gates near each other are found
     compared: dict[str, float] = {}
     left_out: dict[str, None] = {}
     for job in whole.jobs:
@@ -389,16 +396,19 @@ def estimate(
             continue
         columns = {source: law.columns(models[source], options) for source in job.reads}
         mlps = {source: _mlps(job.statistic, models[source], job.block) for source in job.reads}
-        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in job.reads)
+        new = [source for source in job.reads if (source, job.block, job.recorded) not in known]
+        known |= {(source, job.block, job.recorded) for source in job.reads if held and job.recorded}
+        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in new)
         for a, b in job.pairs:
             n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
             similarities = _matched(job.statistic, min(widths), options) * max(widths)
             products += n * 2.0 * similarities * min(columns[a], columns[b]) / rates.multiplied
             easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
             hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
-            if law.written:
-                grouped = (mlps[a][1] ** 2 + mlps[b][1] ** 2) / rates.near
-                compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
+        if law.written:
+            asked = new if held else [source for pair in job.pairs for source in pair]
+            grouped = sum(mlps[source][1] ** 2 for source in asked) / rates.near
+            compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
     numbers = sum(
         n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()
     )
@@ -408,7 +418,8 @@ def estimate(
         rates,
         workers,
         hashing=whole.bytes_to_hash / rates.hashed,
-        reading=whole.from_disk(memory.free()) / rates.read + numbers / rates.turned + rows / rates.prepared,
+        disk=whole.from_disk(memory.free()) / rates.read,
+        reading=numbers / rates.turned + rows / rates.prepared,
         loading=sum(_loading(models[source], laws, options, rates) for source, laws in _runs(whole).items()),
         passes=sum(_run(model, law, options, rates) for model, law in runs),
         canonical=sum(
@@ -462,6 +473,8 @@ def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
     inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
     tokens = options.n_sequences * options.sequence_length
     vocabulary = model.anatomy.vocab_size if law.predicts else 0
+    if law.predicts:  # and a run that is rounded
+        tokens += min(SEQUENCES, options.n_sequences) * options.sequence_length
     multiplied = rates.device.forward if rates.device else rates.product
     seconds = _FORWARD * 2.0 * (inside + vocabulary * model.anatomy.width) * tokens / multiplied
     return seconds + _PREDICTED * tokens * vocabulary / rates.divergence
@@ -479,7 +492,7 @@ def _loading(model: Model, laws: Sequence[Law], options: Options, rates: Rates) 
     batches = sum(-(-options.n_sequences // (_at_once(model, options) if law.predicts else BATCH)) for law in laws)
     batches += any(law.predicts for law in laws)  # and one that is rounded
     inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
-    return (_numbers(model) + float((batches - 1) * inside)) / rates.turned
+    return (_numbers(model) - inside + _WIDENED * batches * inside) / rates.turned
 
 
 def _at_once(model: Model, options: Options) -> int:

@@ -25,7 +25,7 @@ language alike have a share, too, so that it is a score without a p-value.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -47,10 +47,13 @@ from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import common, spellings
 
 Matrix = NDArray[np.float64]
+Pair = tuple[Values, Values]  # rows of some tokens in two models, (n, d_1) and (n, d_2)
 Table = tuple[NDArray[np.float32], NDArray[np.int64]]  # (vocabulary, width), and what each token is
 
 _SENT = 2**14  # tokens whose rows are on a device at a time
-_ROUNDS = 4  # of choosing the tokens that fit a rotation
+_ROUNDS = 8  # of choosing the tokens that fit a rotation, at most
+_SETTLED = 0.01  # of the tokens that are chosen: where no more than these are others, they choose the same rotation
+_MANY = 1 << 14  # tokens of which one half says enough of the other: its mean cosine is good to .003
 _EMPTY = 1e-12  # of the largest eigenvalue: directions of the stream that no token uses
 
 
@@ -166,11 +169,14 @@ class StreamScore(PhiE):
     """The share of one embedding that the other, rotated, explains on tokens that did not choose the rotation.
 
     Each row counts by its direction alone, and the half of the tokens that agree best decides: rows of tokens that no
-    text has can be made long, or drawn again, at no cost.
+    text has can be made long, or drawn again, at no cost. Either half is judged by the rotation of the other; of
+    `_MANY` tokens and more one is.
     """
 
     name = "stream_score"
-    version = 3  # 1 was one of all rows by their squares, which a few long ones decide; 2 turned empty directions too
+    # 1 was one of all rows by their squares, which a few long ones decide; 2 turned empty directions too; 3 took four
+    # rounds, whether tokens were settled or not
+    version = 4
     warrant = UNCALIBRATED
     reads_order = False
     assumptions = ""
@@ -181,8 +187,13 @@ class StreamScore(PhiE):
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         there = on(options.device)
-        shares = [_explained(first, second, *pair, there) for pair in (halves, halves[::-1])]
+        shares = [_explained(first, second, *way, there) for way in (halves, halves[::-1])[: ways(len(order))]]
         return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
+
+
+def ways(tokens: int) -> int:
+    """How many halves of so many tokens are judged by a rotation of the other."""
+    return 1 if tokens >= _MANY else 2
 
 
 def _directions(rows: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -207,21 +218,33 @@ def _explained(
 ) -> float:
     """1 - |s E_1 R - E_2|^2 / |E_2|^2 over the better half of the judging tokens, with the best s; 0 if that is < 0.
 
-    R is that of orthogonal Procrustes on the other tokens, M (M^T M)^(-1/2) with M = E_1^T E_2, and again on the better
-    half of these, so that rows which were turned apart from the rest do not choose it. For rows of length one the share
-    is the mean cosine, squared. On a device (`provlab.arrays.on`) some tokens at a time are multiplied.
+    R is that of orthogonal Procrustes on the other tokens, and again on the better half of these until they are
+    settled, so that rows which were turned apart from the rest do not choose it. For rows of length one the share is
+    the mean cosine, squared. On a device (`provlab.arrays.on`) some tokens at a time are multiplied.
     """
 
-    def sent(tokens: NDArray[np.int64]) -> Iterator[tuple[Values, Values]]:
+    def sent(tokens: NDArray[np.int64]) -> Iterator[Pair]:
         for some in [tokens] if there is of else np.array_split(tokens, 1 + len(tokens) // _SENT):
             yield there(first[some]), there(second[some])
 
     chosen = fit
-    for tokens in (*[fit] * (_ROUNDS - 1), judge):  # the last rotation is the one that is judged
-        shared = here(reduce(add, (x.T @ y for x, y in sent(chosen)))).astype(np.float64)  # (d_1, n) @ (n, d_2)
-        rotation = (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
-        turned = ((x @ beside(x, rotation), y) for x, y in sent(tokens))  # (n, d_1) @ (d_1, d_2)
-        cosines = np.concatenate([_cosines(x, y) for x, y in turned])
-        better = cosines >= np.median(cosines)
-        chosen = tokens[better]
-    return float(np.clip(cosines[better].mean(dtype=np.float64), 0.0, 1.0) ** 2)
+    for done in range(_ROUNDS):
+        rotation = _rotation(sent(chosen))
+        before, chosen = chosen, fit[_better(sent(fit), rotation)[0]]
+        if done and np.isin(chosen, before, invert=True).sum() <= _SETTLED * len(chosen):
+            break
+    cosine = _better(sent(judge), rotation)[1]
+    return float(np.clip(cosine, 0.0, 1.0) ** 2)
+
+
+def _rotation(rows: Iterable[Pair]) -> NDArray[np.float32]:
+    """M (M^T M)^(-1/2) with M = E_1^T E_2, ``(d_1, d_2)``: what orthogonal Procrustes gives."""
+    shared = here(reduce(add, (x.T @ y for x, y in rows))).astype(np.float64)  # (d_1, n) @ (n, d_2)
+    return (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
+
+
+def _better(rows: Iterable[Pair], rotation: NDArray[np.float32]) -> tuple[NDArray[np.bool_], float]:
+    """Which half of the tokens agree best, turned, ``(n,)``, and the mean of their cosines."""
+    cosines = np.concatenate([_cosines(x @ beside(x, rotation), y) for x, y in rows])  # (n, d_1) @ (d_1, d_2)
+    better = cosines >= np.median(cosines)
+    return better, float(cosines[better].mean(dtype=np.float64))

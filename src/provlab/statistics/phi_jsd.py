@@ -31,7 +31,7 @@ from provlab.statistics.text import Columns, common, cut, predicted, spellings
 
 _AT_ONCE = 1 << 16  # numbers of a law that are taken to float64 at once: so many stay in a core's cache
 _AT_ONCE_THERE = 1 << 22  # the same on a device, which half a gigabyte holds; fewer would be waited for
-_SEQUENCES = 2  # on which the rounding is measured
+SEQUENCES = 2  # on which the rounding is measured
 _NEIGHBOURS = 128  # positions on which the spread is
 
 
@@ -128,7 +128,7 @@ class PhiJSD(Statistic):
         vocabulary = spellings(model.checkpoint, log_probs.shape[1])
         unit = max(UNITS[options.dtype], unit_of(model))
         rounded = rounded_log_probs(
-            model.checkpoint, tokens[:_SEQUENCES], unit, device=options.device, dtype=options.torch_dtype
+            model.checkpoint, tokens[:SEQUENCES], unit, device=options.device, dtype=options.torch_dtype
         )
         some = log_probs[:_NEIGHBOURS]
         there = on(options.device)

@@ -54,17 +54,20 @@ matches by the size of the cosine.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import machine
 from provlab.arrays import on
 from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
+from provlab.models.held import once
 from provlab.statistics import experts
 from provlab.statistics.alive import some_of
 from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
@@ -379,12 +382,17 @@ class PhiMatch(Statistic):
                 count, share = int(np.searchsorted(upward, self.KEPT * upward[-1])) + 1, self.KEPT
             if max(units) > SPREAD * min(units) or max(units) >= 2 * count:
                 return MANY.format(("first", "second")[more], max(units), count, share)
-        for which, side in zip(("first", "second"), sides, strict=True):
-            if side.tied is not None and side.written is not None:
-                share = float(side.written[grouped(np.asarray(side.gate.rows), on(options.device))].sum())
-                if share > self.COMPARED * min(1.0, float(side.written.sum())):
-                    return IN_GROUPS.format(which)
-        return ""
+        found = machine.side_by_side(*(partial(self._in_groups, side, options) for side in sides))
+        return next((IN_GROUPS.format(which) for which, so in zip(("first", "second"), found, strict=True) if so), "")
+
+    def _in_groups(self, side: Views, options: Options) -> bool:
+        """Whether units whose gates are near each other write most of the output."""
+        if side.tied is None or side.written is None:
+            return False
+        near = once(
+            side.gate, "grouped", partial(grouped, np.asarray(side.gate.rows), on(options.device))
+        )  # both forms ask for it
+        return bool(side.written[near].sum() > self.COMPARED * min(1.0, float(side.written.sum())))
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, where one that gives no p-value counts as no evidence; see `unless_silenced`."""

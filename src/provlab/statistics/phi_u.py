@@ -8,10 +8,11 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
+from provlab import machine
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
@@ -99,7 +100,9 @@ def correlation_with_identity(
     takes the p-value (`provlab.statistics.base.Statistic.checked`).
     """
     smaller, larger = (a, b) if len(a) <= len(b) else (b, a)
-    known = [a.order, b.order] if isinstance(a, OrderedRows) and isinstance(b, OrderedRows) else None
+    known = None
+    if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
+        known = machine.side_by_side(*(partial(getattr, side, "order") for side in (a, b)))
     about = Detail(order=known, dropped=dropped(a, b))
     if units is not None and units < len(smaller):
         about = replace(about, of_units=[len(side) + len(side.left_out) for side in (a, b)])
