@@ -316,6 +316,10 @@ def spanned(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator
     for _, alike in groupby(groups, key=len):
         units = np.stack(list(alike))  # (groups, k)
         ups, downs = up[units].astype(float), down[units].astype(float)
+        long_up, long_down = (np.linalg.norm(rows, axis=2)[:, None] for rows in (ups, downs))  # (groups, 1, k)
+        if units.shape[1] == 1 and (long_up * long_down > 0).all():  # M = d u^T has one singular value, |d| |u|
+            yield from zip((long_up * long_down)[:, 0], 1 / long_up, long_up, strict=True)
+            continue
         (lefts, of_left), (rights, of_right) = np.linalg.qr(downs.mT), np.linalg.qr(ups.mT)
         outer, written, inner = np.linalg.svd(of_left @ of_right.mT)  # (groups, k, k) @ (groups, k, k)
         counts = (written > NEGLIGIBLE * written[:, :1]).sum(axis=1)

@@ -22,6 +22,7 @@ phi_MATCH might not see them spread.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,12 @@ def along(parts: BlockUnits, anchor: Views) -> Views:
     gates, ups = [], []
     for start in range(0, len(groups), _ROWS):
         some = groups[start : start + _ROWS]
-        for units, (_, of_up, _) in zip(some, spanned(some, reads, parts.down), strict=True):
-            gates.append(sides[units] @ listens[units])  # (units,) @ (units, tokens)
-            ups.append(of_up[0] @ reads[units])  # (units,) @ (units, tokens)
+        first = (of_up[0] for _, of_up, _ in spanned(some, reads, parts.down))  # factors of the first singular vector
+        for _, alike in groupby(zip(some, first, strict=True), key=lambda pair: len(pair[0])):
+            units, factors = map(np.stack, zip(*alike, strict=True))  # (groups, k) each
+            # (groups, 1, k) @ (groups, k, tokens)
+            gates += list((sides[units][:, None] @ listens[units])[:, 0])
+            ups += list((factors[:, None] @ reads[units])[:, 0])
     written, kept = None, np.arange(len(groups))
     if parts.views.written is not None and anchor.written is not None:
         written = np.array([parts.views.written[units].sum() for units in groups])
