@@ -124,7 +124,7 @@ class SequenceNll:
         if not self.predictions(ids.shape[1] + 1):
             return np.full((len(ids), self.vocabulary), -math.log(self.vocabulary))
         ends = ids.new_zeros(len(ids), 1)  # the token that is predicted: which one plays no part
-        batches = self.laws(torch.cat([ids, ends], dim=1))
+        batches = self.laws(torch.cat([ids, ends], dim=1), last=1)
         result = torch.cat([log_probs[:, -1].cpu().double() for _, log_probs in batches]).numpy()
         self.refuse_non_finite(result.max(axis=1))
         return np.asarray(result)

@@ -21,7 +21,7 @@ phi_MATCH might not see them spread.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
 
@@ -126,6 +126,7 @@ class PhiAnchor(PhiMatchUnsigned):
     roles = ("down",)
     settings = tuple(name for name in PhiMatchUnsigned.settings if name != "compared_units")  # it groups all units
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
+    taken_from = GateAndUp
 
     def _spread(self, sides: Sequence[Views]) -> str:
         """Units that were spread are what this statistic brings together."""
@@ -133,10 +134,14 @@ class PhiAnchor(PhiMatchUnsigned):
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
-        features = super().prepare(model, options)
+        return self.prepare_from(super().prepare(model, options), model)
+
+    def prepare_from(self, features: Features, model: Model) -> GateUpAndDown:
+        """Take activations as phi_MATCH has them."""
+        values = {entry.name: getattr(features, entry.name) for entry in fields(features)}  # type: ignore[arg-type]
         if isinstance(features, experts.Inputs):
-            return OfExperts(**vars(features))  # type: ignore[return-value]  # it has other fields
-        return GateUpAndDown(**vars(features), model=model)
+            return OfExperts(**values)  # type: ignore[return-value]  # it has other fields
+        return GateUpAndDown(**values, model=model)
 
     def compare_block(self, a: BlockUnits, b: BlockUnits, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""
