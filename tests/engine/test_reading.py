@@ -138,6 +138,25 @@ def test_one_run_over_the_text_gives_activations_and_predictions(models, options
     assert sum(whole.values()) == (batches + 1) * len(models)  # and one of some sequences, rounded
 
 
+def test_a_statistic_takes_what_another_recorded(models, options, monkeypatch):
+    """phi_ANCHOR reads the activations of phi_MATCH: one run of a model for both, and the records of two."""
+    runs = Counter()
+    real = activations.run
+
+    def counted(part, batch, network):
+        runs["all"] += 1
+        return real(part, batch, network)
+
+    monkeypatch.setattr(activations, "run", counted)
+    opened = open_models(list(models.values()))
+    names = ["phi_anchor", "phi_match"]
+    together = run_pairs(opened, names, options, progress=False)
+    assert runs.pop("all") == -(-options.n_sequences // steps.BATCH) * len(models)
+    apart = [record for name in names for record in run_pairs(opened, [name], options, progress=False)]
+    assert runs["all"] == 2 * -(-options.n_sequences // steps.BATCH) * len(models)
+    assert together == apart
+
+
 def test_a_model_whose_predictions_are_no_numbers_is_still_matched(models, options, tmp_path):
     shutil.copytree(models["base"], tmp_path / "spoilt")
     tensors = load_file(tmp_path / "spoilt/model.safetensors")

@@ -18,7 +18,7 @@ from provlab.inference.matching import match_shuffled, multiplied_by, unit_rows
 from provlab.models import canonical
 from provlab.models.attacks import exact, lossy
 from provlab.models.attacks.state import Aim
-from provlab.models.canonical import NEGLIGIBLE, applied, merged, shares, silu
+from provlab.models.canonical import NEGLIGIBLE, applied, merged, shares, silu, spanned
 from provlab.statistics.phi_u import correlation_with_identity
 
 UNITS, WIDTH = 40, 16
@@ -354,3 +354,22 @@ def test_a_block_comes_back_from_a_device_only_where_gates_are_near(as_device, m
     moved[0][3] = -moved[0][5]
     assert len(merged(*moved)) > 0
     assert brought.count(gate.shape) == 3
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_units_of_one_gate_are_solved_together_as_each_group_is_by_itself(size):
+    """Against numpy's singular vectors of M = sum d u^T, of groups of this size and of seven units."""
+    rng = np.random.default_rng(size)
+    up, down = rng.normal(size=(40, WIDTH)), rng.normal(size=(40, WIDTH))
+    groups = [np.arange(k, k + size) for k in range(0, 20, size)] + [np.arange(20, 20 + 7 * k, k)[:7] for k in (1, 2)]
+    for units, (written, of_up, of_down) in zip(groups, spanned(groups, up, down), strict=True):
+        left, singular, right = np.linalg.svd(down[units].T @ up[units])  # (d, k) @ (k, d)
+        n = len(written)
+        np.testing.assert_allclose(written, singular[:n])
+        assert singular[n:].max(initial=0) <= NEGLIGIBLE * singular[0]
+        # the merged unit: an up row of length one, and what it writes
+        reads, writes = of_up @ up[units], of_down @ down[units]  # (r, k) @ (k, d)
+        sides = (reads * right[:n]).sum(axis=1)  # (r, d) with (r, d) -> (r,)
+        np.testing.assert_allclose(np.abs(sides), 1)
+        np.testing.assert_allclose(writes, (sides * singular[:n] * left[:, :n]).T)
+        assert ((up[units] @ reads.T).sum(axis=0) > 0).all()

@@ -110,17 +110,29 @@ class ForwardPass:
         except PAIR_FAILURES as error:
             yield from ((name, error) for name in self.features)
             return
-        # a statistic that asks what the model predicts comes last: another one's run over the text has said it then
-        names = sorted(self.features, key=lambda name: get_statistic(name).predicts)
+        # a statistic that asks what the model predicts comes last: another one's run over the text has said it then;
+        # so does one that takes what another recorded
+        names = sorted(
+            self.features, key=lambda name: (get_statistic(name).predicts, get_statistic(name).taken_from is not None)
+        )
         with model.checkpoint.loaded_once(), one_run() if get_statistic(names[-1]).predicts else nullcontext():
             for name in names:
                 key = self.features[name]
                 try:
                     with named(f"{name} of {model.name}"):
                         if key not in self.cache:  # else a statistic that records the same was run already
-                            self.cache.put(key, get_statistic(name).prepare(model, self.options))
+                            self.cache.put(key, self._features(name, model))
                 except PAIR_FAILURES as error:
                     yield name, error
+
+    def _features(self, name: str, model: Model) -> Features:
+        """Make the features of one statistic, of another one's if these are there and serve."""
+        statistic = get_statistic(name)
+        for other, key in self.features.items():
+            kind = get_statistic(other).recorded
+            if kind is not None and kind is statistic.taken_from and key in self.cache:
+                return statistic.prepare_from(self.cache.get(key, kind, model), model)
+        return statistic.prepare(model, self.options)
 
 
 def loaded_bytes(model: Model, options: Options) -> int:

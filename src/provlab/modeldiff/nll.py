@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError
+from provlab.modeldiff.key_values import with_room
 from provlab.modeldiff.moves import Tokens
 from provlab.models.checkpoint import Checkpoint
 
@@ -123,7 +124,7 @@ class SequenceNll:
         if not self.predictions(ids.shape[1] + 1):
             return np.full((len(ids), self.vocabulary), -math.log(self.vocabulary))
         ends = ids.new_zeros(len(ids), 1)  # the token that is predicted: which one plays no part
-        batches = self.laws(torch.cat([ids, ends], dim=1))
+        batches = self.laws(torch.cat([ids, ends], dim=1), last=1)
         result = torch.cat([log_probs[:, -1].cpu().double() for _, log_probs in batches]).numpy()
         self.refuse_non_finite(result.max(axis=1))
         return np.asarray(result)
@@ -203,12 +204,15 @@ class SequenceNll:
         log_p = torch.zeros(n, dtype=torch.float64, device=device)
         log_q = torch.zeros(n, tempers.shape[1], dtype=torch.float64, device=device)
         answered, past = self._open(n)
+        placed = False  # whether keys and values have the room for what is to come
         if not begin and answered is None:
             raise InputError("nothing stands before the first token: give it")
         read = prefix
         for position in range(begin, length):
             if read.shape[1]:
                 answered, past = self.read(read, past_key_values=past, use_cache=True, **self._last)
+                if not placed:  # the token written last is not read
+                    past, placed = with_room(past, length - position - 1), True
             assert answered is not None  # without a start there is something to read
             plain = torch.log_softmax(answered[:, -1].to(device), dim=-1)  # (n, vocabulary)
             tempered = plain[:, None, :]  # (n, k, vocabulary)

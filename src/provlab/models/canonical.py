@@ -333,13 +333,24 @@ def spanned(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator
     for _, alike in groupby(groups, key=len):
         units = np.stack(list(alike))  # (groups, k)
         ups, downs = up[units].astype(float), down[units].astype(float)
+        long_up, long_down = (np.linalg.norm(rows, axis=2)[:, None] for rows in (ups, downs))  # (groups, 1, k)
+        if units.shape[1] == 1 and (long_up * long_down > 0).all():  # M = d u^T has one singular value, |d| |u|
+            yield from zip((long_up * long_down)[:, 0], 1 / long_up, long_up, strict=True)
+            continue
         (lefts, of_left), (rights, of_right) = np.linalg.qr(downs.mT), np.linalg.qr(ups.mT)
-        solved = np.linalg.svd(of_left @ of_right.mT)  # (groups, k, k) @ (groups, k, k)
-        for d, left, u, right, outer, written, inner in zip(downs, lefts, ups, rights, *solved, strict=True):
-            n = int((written > NEGLIGIBLE * written[0]).sum())
-            columns, rows = d @ left @ outer[:, :n], u @ right @ inner.T[:, :n]  # (k, r)
-            signs = np.where(rows.sum(axis=0) < 0, -1, 1)
-            yield written[:n], (signs * columns / written[:n]).T, (signs * rows).T
+        outer, written, inner = np.linalg.svd(of_left @ of_right.mT)  # (groups, k, k) @ (groups, k, k)
+        counts = (written > NEGLIGIBLE * written[:, :1]).sum(axis=1)
+        solved: dict[int, tuple[Float64, Float64, Float64]] = {}
+        for n in map(int, np.unique(counts)):
+            some = np.flatnonzero(counts == n)
+            writes = written[some, :n]
+            # (groups, k, d) @ (groups, d, k) @ (groups, k, n)
+            columns = downs[some] @ lefts[some] @ outer[some][:, :, :n]
+            rows = ups[some] @ rights[some] @ inner[some].mT[:, :, :n]
+            signs = np.where(rows.sum(axis=1) < 0, -1, 1)[:, None]
+            of_up, of_down = (signs * columns / writes[:, None]).mT, (signs * rows).mT
+            solved |= zip(some.tolist(), zip(writes, of_up, of_down, strict=True), strict=True)
+        yield from (solved[place] for place in range(len(units)))
 
 
 def _one(groups: list[NDArray[np.int64]], up: Array, down: Array) -> Iterator[tuple[Float64, Float64, Float64]]:

@@ -440,7 +440,11 @@ def _runs(whole: Workload) -> dict[str, list[Law]]:
         if job.recorded:
             for source in job.reads:
                 runs.setdefault(source, {}).setdefault(job.recorded, LAWS.get(job.statistic, NO_LAW))
-    return {source: _together(list(laws.values())) for source, laws in runs.items()}
+    taken = {get_statistic(job.statistic).recorded: get_statistic(job.statistic).taken_from for job in whole.jobs}
+    return {
+        source: _together([law for kind, law in laws.items() if taken.get(kind) not in laws])
+        for source, laws in runs.items()
+    }
 
 
 def _together(laws: list[Law]) -> list[Law]:

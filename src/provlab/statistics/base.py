@@ -269,6 +269,9 @@ class Statistic(ABC):
     recorded : type of Features, or None
         What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
         list of arrays, or the `Model` itself. None where each block is read on its own.
+    taken_from : type of Features, or None
+        What another statistic records, of which `prepare_from` makes features of this one, so that a model is run once
+        for both.
     predicts : bool
         Whether that is what the model predicts on the text, which a run over the text for activations gives, too.
     """
@@ -284,6 +287,7 @@ class Statistic(ABC):
     settings: ClassVar[tuple[str, ...]] = ()
     independent_blocks: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
+    taken_from: ClassVar[type[Features] | None] = None
     predicts: ClassVar[bool] = False
 
     def parameters(self, options: Options) -> dict[str, Any]:
@@ -336,6 +340,10 @@ class Statistic(ABC):
     @abstractmethod
     def prepare(self, model: Model, options: Options) -> Features:
         """Make (or arrange to read) one model's features, once for all its pairs."""
+
+    def prepare_from(self, features: Features, model: Model) -> Features:
+        """Make one model's features of those that a statistic left which records `taken_from`, by the same options."""
+        raise NotImplementedError(f"{self.name} names taken_from, and makes nothing of it")
 
     def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
         """Tensors of `model` that are read to compare one block with `partner`, and how many first rows (None: all)."""

@@ -22,7 +22,7 @@ random direction. Copies that were trained on stay alike; copies that were shuff
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -98,8 +98,7 @@ def keys_of(unit: NDArray[Any], lengths: Numbers, of: str) -> dict[str, Numbers]
     of
         What these are, in the plural.
     """
-    drawn = np.random.default_rng(COMPONENTS).standard_normal((unit.shape[1], COMPONENTS))
-    basis = np.asarray(drawn, unit.dtype)
+    basis = np.asarray(_drawn((unit.shape[1], COMPONENTS), COMPONENTS), unit.dtype)  # (d, components)
     for _ in range(_ITERATIONS):
         basis = np.linalg.qr(unit.T @ (unit @ basis))[0]  # (d, h) @ ((h, d) @ (d, components))
     # within the subspace, components in their order
@@ -132,14 +131,14 @@ def keys_of_block(checkpoint: Checkpoint, block: int, rows: Mapping[str, NDArray
 def along_direction(rows: NDArray[Any]) -> Numbers:
     """Coordinates of rows ``(h, d)`` along one random direction, which depends on d alone."""
     d = rows.shape[1]
-    return np.asarray(rows @ np.random.default_rng(d).standard_normal((d,)).astype(rows.dtype), dtype=np.float64)
+    return np.asarray(rows @ _drawn((d,), d).astype(rows.dtype), dtype=np.float64)  # (h, d) @ (d,)
 
 
 def described(keys: Mapping[str, Numbers], along: Numbers) -> dict[str, Any]:
     """Test places against keys, and sketch the order: JSON-able, as `groups` and `findings` take it."""
-    ranks = np.stack([_ranks(values) for values in keys.values()])  # (keys, h)
+    ranks = _ranks(*keys.values())  # (keys, h)
     n = ranks.shape[1]
-    outward = np.stack([_ranks(np.abs(2 * row - (n - 1))) for row in ranks])  # (keys, h)
+    outward = _ranks(*np.abs(2 * ranks - (n - 1)))  # (keys, h)
     distances = pvalues.distances(np.stack([ranks, outward]))  # (2, keys)
     nearer = np.minimum(distances, (n**3 - n) // 3 - distances)
     # two sides and two forms of each key
@@ -147,7 +146,7 @@ def described(keys: Mapping[str, Numbers], along: Numbers) -> dict[str, Any]:
     chosen = np.linspace(0, n - 1, min(n, SKETCHED)).astype(np.int64)
     return {
         "keys": dict(zip(keys, np.round(log10_p, 2).tolist(), strict=True)),
-        "sketch": bytes(_ranks(along[chosen]).astype(np.uint8)).hex(),
+        "sketch": bytes(_ranks(along[chosen])[0].astype(np.uint8)).hex(),
     }
 
 
@@ -158,18 +157,40 @@ def of_experts(orders: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**orders[0], "keys": dict(zip(orders[0]["keys"], np.round(log10_p, 2).tolist(), strict=True))}
 
 
-def _ranks(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Ranks from 0; values that are equal up to rounding in a random order, which the places do not decide."""
-    rounded = np.round(values / max(np.abs(values).max(), np.finfo(float).tiny), 5)
-    order = np.lexsort((np.random.default_rng(len(values)).random(len(values)), rounded))
-    return np.argsort(order)
+def _ranks(*rows: NDArray[Any]) -> NDArray[np.int64]:
+    """Ranks from 0 of each row of values, ``(rows, n)``.
+
+    Values that are equal up to rounding are in a random order, which the places do not decide.
+    """
+    first = _first_of_equals(len(rows[0]))
+    table = np.stack([np.round(row / max(np.abs(row).max(), np.finfo(float).tiny), 5) for row in rows])
+    order = first[np.argsort(table[:, first], axis=1, kind="stable")]  # (rows, n)
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.arange(len(first))[None], axis=1)
+    return ranks
+
+
+@lru_cache(maxsize=64)
+def _first_of_equals(n: int) -> NDArray[np.int64]:
+    """Which of n places comes first where values are equal, drawn once for each n: ``(n,)``, read-only."""
+    places = np.argsort(np.random.default_rng(n).random(n))
+    places.setflags(write=False)
+    return places
+
+
+@lru_cache(maxsize=64)
+def _drawn(shape: tuple[int, ...], seed: int) -> NDArray[np.float64]:
+    """Normal numbers that depend on their shape and the seed alone, drawn once for each (read-only)."""
+    drawn = np.random.default_rng(seed).standard_normal(shape)
+    drawn.setflags(write=False)
+    return drawn
 
 
 def groups(orders: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
     """Say which blocks of one model repeat each other: the first of its group for each, ``(L,)``."""
     sketches = [np.frombuffer(bytes.fromhex(order["sketch"]), np.uint8) for order in orders]
     n, L = min(map(len, sketches)), len(sketches)
-    ranks = np.stack([_ranks(sketch[:n]) for sketch in sketches])  # (L, n)
+    ranks = _ranks(*(sketch[:n] for sketch in sketches))  # (L, n)
     log10_p = pvalues.log10_p_spearman(pvalues.distances(ranks[:, None], ranks[None]), n)
     return _components((log10_p <= np.log10(REPEATED / max(1, L * (L - 1) // 2))) | np.eye(L, dtype=bool))
 

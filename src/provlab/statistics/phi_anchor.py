@@ -21,7 +21,8 @@ phi_MATCH might not see them spread.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -92,9 +93,12 @@ def along(parts: BlockUnits, anchor: Views) -> Views:
     gates, ups = [], []
     for start in range(0, len(groups), _ROWS):
         some = groups[start : start + _ROWS]
-        for units, (_, of_up, _) in zip(some, spanned(some, reads, parts.down), strict=True):
-            gates.append(sides[units] @ listens[units])  # (units,) @ (units, tokens)
-            ups.append(of_up[0] @ reads[units])  # (units,) @ (units, tokens)
+        first = (of_up[0] for _, of_up, _ in spanned(some, reads, parts.down))  # factors of the first singular vector
+        for _, alike in groupby(zip(some, first, strict=True), key=lambda pair: len(pair[0])):
+            units, factors = map(np.stack, zip(*alike, strict=True))  # (groups, k) each
+            # (groups, 1, k) @ (groups, k, tokens)
+            gates += list((sides[units][:, None] @ listens[units])[:, 0])
+            ups += list((factors[:, None] @ reads[units])[:, 0])
     written, kept = None, np.arange(len(groups))
     if parts.views.written is not None and anchor.written is not None:
         written = np.array([parts.views.written[units].sum() for units in groups])
@@ -122,6 +126,7 @@ class PhiAnchor(PhiMatchUnsigned):
     roles = ("down",)
     settings = tuple(name for name in PhiMatchUnsigned.settings if name != "compared_units")  # it groups all units
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
+    taken_from = GateAndUp
 
     def _spread(self, sides: Sequence[Views], options: Options) -> str:
         """Units that were spread are what this statistic brings together."""
@@ -129,10 +134,14 @@ class PhiAnchor(PhiMatchUnsigned):
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
-        features = super().prepare(model, options)
+        return self.prepare_from(super().prepare(model, options), model)
+
+    def prepare_from(self, features: Features, model: Model) -> GateUpAndDown:
+        """Take activations as phi_MATCH has them."""
+        values = {entry.name: getattr(features, entry.name) for entry in fields(features)}  # type: ignore[arg-type]
         if isinstance(features, experts.Inputs):
-            return OfExperts(**vars(features))  # type: ignore[return-value]  # it has other fields
-        return GateUpAndDown(**vars(features), model=model)
+            return OfExperts(**values)  # type: ignore[return-value]  # it has other fields
+        return GateUpAndDown(**values, model=model)
 
     def compare_block(self, a: BlockUnits, b: BlockUnits, block: int | None, options: Options) -> BlockResult:
         """Compare as phi_MATCH does with either model as the anchor; Bonferroni's correction for the two."""

@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from provlab.errors import ParameterError, ZooError
 from provlab.files import cache_dir
+from provlab.machine import LARGE_PAGES
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
 from provlab.zoo.reading import default_edition, families, in_order
@@ -75,6 +76,7 @@ class _Worker:
         self.messages = messages
         self.name: str | None = None  # of the model in work
         environment = {
+            **LARGE_PAGES,
             **os.environ,
             "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "false",

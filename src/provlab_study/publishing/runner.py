@@ -26,6 +26,7 @@ from traitlets.config import Config
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
+from provlab.machine import large_pages
 from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
 from provlab_study.publishing.parameters import UNREADABLE, checked, meant, readable
@@ -113,7 +114,7 @@ def run(
     made_from = stamp(path, parameters, inputs)
     failed = output.with_suffix(".failed.ipynb")
     failed.unlink(missing_ok=True)
-    environment = _for_study(made_from if of_study else None)
+    environment = _for_kernels(made_from if of_study else None)
     with atomic_file(output) as temporary, tempfile.TemporaryDirectory() as source, _sockets() as sockets, environment:
         notebook = readable(path)
         # papermill asks the notebook for the language of parameters, and some editors leave that out
@@ -150,13 +151,14 @@ def run(
 
 
 @contextmanager
-def _for_study(stamp: str | None) -> Iterator[None]:
-    """Within, kernels that start know by `STUDY_RUN` whether they run for the study."""
+def _for_kernels(stamp: str | None) -> Iterator[None]:
+    """Within, kernels that start know by `STUDY_RUN` whether they run for the study, and ask for large pages."""
     before = os.environ.pop(STUDY_RUN, None)
     try:
         if stamp is not None:
             os.environ[STUDY_RUN] = stamp
-        yield
+        with large_pages():
+            yield
     finally:
         os.environ.pop(STUDY_RUN, None)
         if before is not None:
