@@ -140,12 +140,16 @@ def test_assignments_of_several_blocks_go_on_side_by_side(models, three_threads,
 def test_pairs_of_one_block_go_on_side_by_side_once_the_first_has_shown_its_memory(models, three_threads, monkeypatch):
     names = ("base", "tuned", "other")
     before, real, meeting, alone = by_phi_u(models, *names), PhiU.compare_block, threading.Barrier(2), []
+    running = []
 
     def compare_block(self, a, b, block, options):
         if threading.current_thread() is threading.main_thread():
-            alone.append((block, meeting.n_waiting))
-        else:
-            meeting.wait(timeout=60)
+            alone.append((block, len(running)))
+            return real(self, a, b, block, options)
+        running.append(block)
+        meeting.wait(timeout=60)
+        time.sleep(0.3)
+        running.remove(block)
         return real(self, a, b, block, options)
 
     monkeypatch.setattr(PhiU, "compare_block", compare_block)
