@@ -143,7 +143,7 @@ def _watch(stack: ExitStack, watch: Stopwatch, names: Sequence[str]) -> None:
                 stack.enter_context(patch.object(module, name, watch.timed(value, functions[value])))
     stack.enter_context(patch.object(WeightFiles, "array", watch.timed(WeightFiles.array, "read")))
     spare = by_blocks._Spare
-    stack.enter_context(patch.object(spare, "taken", watch.timed(spare.taken, "load models")))
+    stack.enter_context(patch.object(spare, "widened", watch.timed(spare.widened, "load models")))
     for statistic in map(registry.get, names):
         prepared = "run models" if statistic.recorded else "rest"
         for method, line in (("compare_block", f"compare {statistic.name}"), ("prepare", prepared)):

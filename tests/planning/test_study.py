@@ -397,12 +397,12 @@ def test_reading_is_measured_on_the_disk_of_the_models(tmp_path, monkeypatch, ru
 
 def test_what_the_system_keeps_of_a_file_is_let_go_before_it_is_read(tmp_path, monkeypatch):
     """A disk is slower than memory by a factor of three and more."""
-    path, asked = tmp_path / "file", []
+    path, parts = tmp_path / "file", []
     path.write_bytes(bytes(5000))
-    monkeypatch.setattr(rates, "let_go", lambda file, start, nbytes: asked.append((start, nbytes)))
+    monkeypatch.setattr(rates, "let_go", lambda file, start, nbytes: parts.append((start, nbytes)))
     monkeypatch.setattr(rates, "_READ", 1000)
     assert rates.read_rate(path) > 0
-    assert asked == [(2000, 1000)]
+    assert parts == [(2000, 1000)]
 
 
 def test_the_stream_score_by_hand():

@@ -115,10 +115,10 @@ def test_one_half_of_many_tokens_says_what_both_say(rng, monkeypatch):
     base = language(rng)
     base = base[rng.integers(VOCABULARY, size=phi_e._MANY)] + rng.standard_normal((phi_e._MANY, WIDTH))
     copy = (base + rng.standard_normal(base.shape)) @ rotation(rng)
-    one = compared("stream_score", base, copy).value
+    single = compared("stream_score", base, copy).value
     monkeypatch.setattr(phi_e, "_MANY", len(base) + 1)
     both = compared("stream_score", base, copy).value
-    assert one != both == pytest.approx(one, abs=0.01)
+    assert single != both == pytest.approx(single, abs=0.01)
 
 
 def test_the_bound_holds_of_turned_tables(rng):

@@ -120,7 +120,7 @@ class _Spare:
         self._dtype, self._device = dtype, device
         self._free: dict[torch.Size, list[nn.Parameter]] = {}
 
-    def taken(self, stored: nn.Parameter) -> nn.Parameter:
+    def widened(self, stored: nn.Parameter) -> nn.Parameter:
         """Return a weight in the dtype and on the device."""
         if self._kept(stored) and (free := self._free.get(stored.shape)):
             weight = free.pop()
@@ -130,7 +130,7 @@ class _Spare:
             return _brought(stored, self._dtype, self._device)
 
     def give_back(self, stored: nn.Parameter, weight: nn.Parameter) -> None:
-        """Take the memory of a weight that was `taken`."""
+        """Take the memory of a weight that was `widened`."""
         if self._kept(stored):
             self._free.setdefault(weight.shape, []).append(weight)
 
@@ -144,7 +144,7 @@ def _follow(block: nn.Module, spare: _Spare) -> None:
 
     def before(*_: object) -> None:
         for module, name, values in stored:
-            setattr(module, name, spare.taken(values))
+            setattr(module, name, spare.widened(values))
 
     def after(*_: object) -> None:
         for module, name, values in stored:

@@ -151,7 +151,7 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32",
     Parameters
     ----------
     seed
-        Of the numbers that are compared.
+        For the numbers that are compared.
     device, dtype
         As for `provlab.study`.
     file

@@ -406,8 +406,8 @@ def estimate(
             easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
             hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
         if law.written:
-            asked = new if held else [source for pair in job.pairs for source in pair]
-            grouped = sum(mlps[source][1] ** 2 for source in asked) / rates.near
+            grouping = new if held else [source for pair in job.pairs for source in pair]
+            grouped = sum(mlps[source][1] ** 2 for source in grouping) / rates.near
             compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
     numbers = sum(
         n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()

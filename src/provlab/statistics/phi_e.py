@@ -27,7 +27,7 @@ language alike have a share, too, so that it is a score without a p-value.
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import ClassVar
 
@@ -35,6 +35,7 @@ import array_api_compat
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import machine
 from provlab.arrays import There, Values, beside, here, of, on
 from provlab.errors import NotComparableError
 from provlab.files import digest
@@ -54,6 +55,7 @@ _SENT = 2**14  # tokens whose rows are on a device at a time
 _ROUNDS = 8  # of choosing the tokens that fit a rotation, at most
 _SETTLED = 0.01  # of the tokens that are chosen: where no more than these are others, they choose the same rotation
 _MANY = 1 << 14  # tokens of which one half says enough of the other: its mean cosine is good to .003
+_AT_ONCE = 256  # rows whose lengths are taken while they are in the processor's cache
 _EMPTY = 1e-12  # of the largest eigenvalue: directions of the stream that no token uses
 
 
@@ -183,7 +185,7 @@ class StreamScore(PhiE):
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Fit on either half of the tokens, judge on the other."""
-        first, second = (_directions(rows) for rows in paired(a, b))
+        first, second = machine.side_by_side(*(partial(_directions, rows) for rows in paired(a, b)))
         order = np.random.default_rng(tie_seed(options.seed, self.name, None)).permutation(len(first))
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         there = on(options.device)
@@ -198,10 +200,14 @@ def ways(tokens: int) -> int:
 
 def _directions(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows of length one; those of nothing stay so."""
-    largest = np.abs(rows).max(axis=1, keepdims=True, initial=0.0)  # a square of it may be no number of 32 bits
-    scaled = np.divide(rows, largest, out=np.zeros_like(rows), where=largest > 0)
-    lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
-    return np.divide(scaled, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    made = np.zeros_like(rows)
+    for start in range(0, len(rows), _AT_ONCE):
+        some, target = rows[start : start + _AT_ONCE], made[start : start + _AT_ONCE]
+        largest = np.abs(some).max(axis=1, keepdims=True, initial=0.0)  # a square of it may be no number of 32 bits
+        np.divide(some, largest, out=target, where=largest > 0)
+        lengths = np.linalg.norm(target, axis=1, keepdims=True)
+        np.divide(target, lengths, out=target, where=lengths > 0)
+    return made
 
 
 def _cosines(first: Values, second: Values) -> NDArray[np.float32]:

@@ -382,8 +382,10 @@ class PhiMatch(Statistic):
                 count, share = int(np.searchsorted(upward, self.KEPT * upward[-1])) + 1, self.KEPT
             if max(units) > SPREAD * min(units) or max(units) >= 2 * count:
                 return MANY.format(("first", "second")[more], max(units), count, share)
-        found = machine.side_by_side(*(partial(self._in_groups, side, options) for side in sides))
-        return next((IN_GROUPS.format(which) for which, so in zip(("first", "second"), found, strict=True) if so), "")
+        in_groups = machine.side_by_side(*(partial(self._in_groups, side, options) for side in sides))
+        return next(
+            (IN_GROUPS.format(which) for which, so in zip(("first", "second"), in_groups, strict=True) if so), ""
+        )
 
     def _in_groups(self, side: Views, options: Options) -> bool:
         """Whether units whose gates are near each other write most of the output."""

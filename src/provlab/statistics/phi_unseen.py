@@ -20,11 +20,13 @@ exchangeable; it is enough that it takes no trained token in *one* of the two mo
 It is silenced by redrawing these rows, which changes no text that is ever read or written, and fooled by copying them.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab import machine
 from provlab.arrays import There, here, of, on
 from provlab.errors import NotComparableError
 from provlab.inference.matching import tie_seed, unit_rows
@@ -77,7 +79,7 @@ class PhiUnseen(PhiE):
             Fewer than `LEAST` tokens look untrained in both.
         """
         sides = paired(a, b)  # first, so that tokens that were added to one model hide nothing
-        ids, means = zip(*(untrained(rows) for rows in sides), strict=True)
+        ids, means = zip(*machine.side_by_side(*(partial(untrained, rows) for rows in sides)), strict=True)
         # in an order of its own, so that nothing that follows the numbers of the tokens looks like agreement
         order = np.random.default_rng(tie_seed(options.seed, self.name, "tokens"))
         shared = np.intersect1d(*ids)
