@@ -1,7 +1,7 @@
 """Keys and values that grow by a token in place, while a model writes.
 
 transformers' `DynamicLayer` copies all that it holds for every token: with 512 sequences of 100 tokens that was half of
-the time of writing. Here the room for all tokens is made once. What the network reads has the same numbers.
+the time of writing. Here the room for all tokens is made once. The network reads the same numbers.
 """
 
 from typing import Any
