@@ -44,9 +44,10 @@ class InPlace(DynamicLayer):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the new tokens behind the others; return all keys and all values so far."""
         begin, end = self._tokens, self._tokens + key_states.shape[2]
-        if end > self._rooms[0].shape[2]:  # torch would write nothing there, without a word
-            self._take(*(room[:, :, :begin] for room in self._rooms), more=end)
         keys, values = self._rooms
+        if end > keys.shape[2]:  # torch would write nothing there, without a word
+            self._take(keys[:, :, :begin], values[:, :, :begin], more=end)
+            keys, values = self._rooms
         keys[:, :, begin:end], values[:, :, begin:end] = key_states, value_states
         self._tokens, self.keys, self.values = end, keys[:, :, :end], values[:, :, :end]
         return self.keys, self.values
