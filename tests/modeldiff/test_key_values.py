@@ -48,8 +48,8 @@ def test_tokens_go_into_the_room_and_all_are_kept_where_it_is_too_small():
     for _ in range(3):
         new = [torch.randn(3, 2, 1, 4), torch.randn(3, 2, 1, 4)]
         expected = [torch.cat(pair, dim=2) for pair in zip(expected, new, strict=True)]
-        for got, wanted in zip(cache.update(*new, 0), expected, strict=True):
-            assert torch.equal(got, wanted)
+        for result, reference in zip(cache.update(*new, 0), expected, strict=True):
+            assert torch.equal(result, reference)
         places.add(layer.keys.data_ptr())
     assert len(places) == 2
     assert cache.get_seq_length() == 4

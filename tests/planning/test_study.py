@@ -144,6 +144,16 @@ def test_a_model_is_loaded_once_and_run_for_each_kind_of_features():
     assert result.plan.bytes_to_read == 2 * 2 * numbers + 2 * 32 * 3 * 11_008 * 4096 * 2  # MLPs again, for their keys
 
 
+def test_what_another_statistic_recorded_needs_no_run():
+    """phi_ANCHOR takes the activations of phi_MATCH, and has a run of its own where it is alone."""
+    match, anchor, both = (
+        planned("shape:llama-2-7b*2", statistics=names)
+        for names in (["phi_match"], ["phi_anchor"], ["phi_match", "phi_anchor"])
+    )
+    assert both.passes == match.passes == anchor.passes > 0
+    assert both.loading == match.loading
+
+
 def test_one_process_reads_a_block_once_and_several_once_a_statistic():
     """The default set on two models of 13.5 GB: 54 GB in one process."""
     numbers, blocks, table = 6_738_415_616, 32 * (4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096), 32_000 * 4096

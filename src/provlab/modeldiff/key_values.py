@@ -1,7 +1,7 @@
 """Keys and values that grow by a token in place, while a model writes.
 
 transformers' `DynamicLayer` copies all that it holds for every token: with 512 sequences of 100 tokens that was half of
-the time of writing. Here the room for all tokens is made once. What the network reads has the same numbers.
+the time of writing. Here the room for all tokens is made once. The network reads the same numbers.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 
-class InPlace(DynamicLayer):  # type: ignore[misc]  # transformers has no types
+class InPlace(DynamicLayer):
     """Keys and values of one block, ``(n, heads, tokens, size)`` views of a room for more tokens.
 
     Parameters
@@ -23,31 +23,33 @@ class InPlace(DynamicLayer):  # type: ignore[misc]  # transformers has no types
 
     def __init__(self, held: DynamicLayer, more: int) -> None:
         super().__init__()
+        assert held.keys is not None
+        assert held.values is not None
         self.lazy_initialization(held.keys, held.values)
-        self.keys, self.values = held.keys, held.values
-        self._make_room(more)
+        self._take(held.keys, held.values, more)
 
-    def _make_room(self, more: int) -> None:
-        """Copy what is held to where `more` tokens can follow."""
-        rooms = []
-        for held in (self.keys, self.values):
+    def _take(self, keys: torch.Tensor, values: torch.Tensor, more: int) -> None:
+        """Copy keys and values to where `more` tokens can follow."""
+        self._tokens = keys.shape[2]
+        self._rooms: list[torch.Tensor] = []
+        for held in (keys, values):
             n, heads, tokens, size = held.shape
             room = held.new_empty(n, heads, tokens + more, size)
             room[:, :, :tokens] = held
-            rooms.append(room)
-        self._rooms = rooms
+            self._rooms.append(room)
+        self.keys, self.values = (room[:, :, : self._tokens] for room in self._rooms)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the new tokens behind the others; return all keys and all values so far."""
-        begin = self.keys.shape[2]
-        end = begin + key_states.shape[2]
-        if end > self._rooms[0].shape[2]:  # torch would write nothing there, without a word
-            self._make_room(end)
-        for room, new in zip(self._rooms, (key_states, value_states), strict=True):
-            room[:, :, begin:end] = new
-        self.keys, self.values = (room[:, :, :end] for room in self._rooms)
+        begin, end = self._tokens, self._tokens + key_states.shape[2]
+        keys, values = self._rooms
+        if end > keys.shape[2]:  # torch would write nothing there, without a word
+            self._take(keys[:, :, :begin], values[:, :, :begin], more=end)
+            keys, values = self._rooms
+        keys[:, :, begin:end], values[:, :, begin:end] = key_states, value_states
+        self._tokens, self.keys, self.values = end, keys[:, :, :end], values[:, :, :end]
         return self.keys, self.values
 
 

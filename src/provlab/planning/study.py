@@ -440,9 +440,10 @@ def _runs(whole: Workload) -> dict[str, list[Law]]:
         if job.recorded:
             for source in job.reads:
                 runs.setdefault(source, {}).setdefault(job.recorded, LAWS.get(job.statistic, NO_LAW))
-    taken = {get_statistic(job.statistic).recorded: get_statistic(job.statistic).taken_from for job in whole.jobs}
+    # a statistic that takes what another recorded runs no model
+    origins = {get_statistic(job.statistic).recorded: get_statistic(job.statistic).taken_from for job in whole.jobs}
     return {
-        source: _together([law for kind, law in laws.items() if taken.get(kind) not in laws])
+        source: _together([law for kind, law in laws.items() if origins.get(kind) not in laws])
         for source, laws in runs.items()
     }
 
