@@ -5,7 +5,8 @@ tensors (`once`). A study opens `holding` around its jobs, which come place by p
 next one begins (`Held.at`). Arrays may be dropped at any time, and are read again then: so they take no memory from
 features, which come first.
 
-Outside `holding` nothing is held. In a thread or a process of its own a study holds nothing either.
+Outside `holding` nothing is held. In a process, or an executor's thread, of its own a study holds nothing either;
+threads in which comparisons go on beside the reading (`provlab.engine.jobs`) ask the same `Held`.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -47,9 +48,10 @@ class Held:
     def get(self, owner: object, what: Hashable, make: Callable[[], Made]) -> Made:
         """Return what was made for an owner before, or make it, and hold it if there is room; read-only then."""
         key = id(owner), what  # the owner is held beside it, so that no other object gets this id
-        if key in self._arrays:
-            known: Made = self._arrays[key][1]
-            return known
+        known = self._arrays.get(key)  # one look: a thread may ask while another goes to the next place
+        if known is not None:
+            before: Made = known[1]
+            return before
         made = make()
         arrays = list(made.values()) if isinstance(made, dict) else [made]
         size = sum(array.nbytes for array in arrays)
