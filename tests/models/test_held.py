@@ -6,7 +6,7 @@ import pytest
 from provlab.inference.matching import unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.models.held import holding, make_room, once
+from provlab.models.held import Held, holding, make_room, once
 
 NAME = "model.layers.0.mlp.up_proj.weight"
 
@@ -99,3 +99,18 @@ def test_what_is_made_of_tensors_is_made_once():
         once(owner, "another name", make)
     assert once(owner, "a name", make)["a"].flags.writeable
     assert len(made) == 3
+
+
+def test_a_thread_may_ask_while_another_goes_to_the_next_place():
+    class Gone(dict):
+        """Emptied after each question, as by another thread."""
+
+        def __contains__(self, key):
+            known = super().__contains__(key)
+            self.clear()
+            return known
+
+    held, owner = Held(10**6), object()
+    held.get(owner, "rows", lambda: np.ones(3))
+    held._arrays = Gone(held._arrays)
+    assert held.get(owner, "rows", lambda: np.ones(3)).tolist() == [1, 1, 1]

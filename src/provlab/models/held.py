@@ -5,7 +5,8 @@ tensors or activations (`once`). A study opens `holding` around its jobs, which 
 place when the next one begins (`Held.at`). Arrays may be dropped at any time, and are read again then: so they take no
 memory from features, which come first.
 
-Outside `holding` nothing is held, nor by a study in a process of its own; a thread of the study holds with it.
+Outside `holding` nothing is held, nor by a study in a process of its own. Threads of the study hold with it: those that
+read two models side by side, and those in which comparisons go on beside the reading (`provlab.engine.jobs`).
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -35,7 +36,7 @@ class Held:
         self.nbytes = 0
         self._place: object = None
         self._arrays: dict[tuple[int, Hashable], tuple[object, Any]] = {}
-        self._changing = Lock()  # two models are read side by side
+        self._changing = Lock()  # threads hold here
 
     def at(self, place: object) -> None:
         """Go to a place: what is held of another one is dropped."""
@@ -56,13 +57,13 @@ class Held:
         on a device, takes no array that cannot be written to.
         """
         key = id(owner), what  # the owner is held beside it, so that no other object gets this id
-        if (entry := self._arrays.get(key)) is not None:
+        if (entry := self._arrays.get(key)) is not None:  # one look: another thread may go to the next place
             known: Made = entry[1]
             return known
         made = make()
         size = sum(0 if isinstance(array, np.memmap) else array.nbytes for array in _arrays(made))
         with self._changing:
-            if self.nbytes + size > self.room:
+            if self.nbytes + size > self.room or key in self._arrays:
                 return made
             for array in _arrays(made) if isinstance(made, np.ndarray | dict) else ():
                 array.setflags(write=False)
