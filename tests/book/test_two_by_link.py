@@ -318,15 +318,15 @@ def test_a_large_block_is_asked_for_in_part(here, tmp_path):
     here.server.repos["org/large"] = Repo(tmp_path)
     opened(here, "#a=org/large&b=org/large&block=0")
     assert "All 724 hidden units" in pressed(here)
-    # which bytes were asked for: a busy browser may ask again for the rest of a part that it holds in its cache
+    # bytes are counted once: a busy browser may ask again for the rest of a part that it holds in its cache
     spans = [span for method, path, span in here.server.log if method == "GET" and path.endswith(".safetensors")]
     assert spans
     assert all(spans)
-    asked = np.zeros((tmp_path / "model.safetensors").stat().st_size, bool)
+    requests = np.zeros((tmp_path / "model.safetensors").stat().st_size, bool)
     for span in spans:
         first, last = map(int, span.removeprefix("bytes=").split("-"))
-        asked[first : last + 1] = True
-    assert asked.sum() < 2 * 724 * 2048 * 2 + 400_000  # of a file of 33 MB
+        requests[first : last + 1] = True
+    assert requests.sum() < 2 * 724 * 2048 * 2 + 400_000  # of a file of 33 MB
 
 
 def test_a_file_dropped_beside_the_boxes_leaves_the_page(here):
