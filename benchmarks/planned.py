@@ -185,6 +185,8 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, 
     with tempfile.TemporaryDirectory(prefix="provlab-warm-") as scratch:  # libraries are loaded
         tiny = synthetic.synthesise(shapes.shape("tiny", 1), Path(scratch) / "tiny")
         Checkpoint.open(tiny.folder).load_model()
+    for file in (file for source in sources for file in sorted(Path(source).glob("*.safetensors"))):
+        file.read_bytes()  # the system lets go of files that were written long ago
     rates = replace(measure_rates(), read=float("inf"))
     opened = open_models(list(sources))
     options = with_common_vocabulary(options, opened.models, names)
