@@ -19,8 +19,9 @@ from safetensors.torch import load_file, save_file
 
 from provlab import machine
 from provlab.engine import memory, rounds
-from provlab.engine.memory import Budget, budget_for, parse
+from provlab.engine.memory import Budget, budget_for, gigabytes, parse
 from provlab.engine.pairs import SHARE_HELD, open_models, run_pairs
+from provlab.engine.reference import too_large
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
 from provlab.models import activations, local, predictions, running, steps
@@ -388,6 +389,10 @@ def test_the_limit_that_is_named_would_do():
     needed = 9 * 10**9
     assert budget.process < needed
     assert budget_for(budget.limit_for(needed), 3).process == pytest.approx(needed, rel=0.01)
+    # beside features that are held for other pairs: as much is left as it names, and the limit has room for both
+    message = too_large("phi_u", needed, budget, held=10**9)
+    assert f"{gigabytes(budget.process - 10**9)} of the memory given are left" in message
+    assert message.endswith(f"raise the limit to {gigabytes(budget.limit_for(needed + 10**9))}")
 
 
 def test_memory_of_a_container_counts(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.cache_utils import DynamicCache, DynamicSlidingWindowLayer
 
 from provlab.modeldiff import nll
@@ -53,6 +53,34 @@ def test_tokens_go_into_the_room_and_all_are_kept_where_it_is_too_small():
         places.add(layer.keys.data_ptr())
     assert len(places) == 2
     assert cache.get_seq_length() == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda cache: cache.batch_select_indices(torch.tensor([1, 0])),
+        lambda cache: cache.batch_repeat_interleave(2),
+        lambda cache: cache.crop(-1),
+        lambda cache: None,
+    ],
+)
+def test_what_others_change_in_the_cache_is_what_the_next_token_follows(change):
+    caches = [held(tokens=3), DynamicCache()]
+    caches[1].update(caches[0].layers[0].keys.clone(), caches[0].layers[0].values.clone(), 0)
+    with_room(caches[0], 4)
+    for _ in range(2):
+        for cache in caches:
+            change(cache)
+        new = torch.randn(len(caches[1].layers[0].keys), 2, 1, 4)
+        for result, reference in zip(*(cache.update(new, -new, 0) for cache in caches), strict=True):
+            assert torch.equal(result, reference)
+
+
+def test_a_decoder_that_may_read_an_encoder_keeps_its_cache():
+    config = GPT2Config(n_embd=24, n_layer=2, n_head=2, vocab_size=11, n_positions=16, add_cross_attention=True)
+    reader = nll.sequence_nll(GPT2LMHeadModel(config).eval())
+    tokens, _, _ = reader.write_on(torch.tensor([[3, 4]]), 8, torch.ones(1, 1), torch.rand(1, 6, dtype=torch.float64))
+    assert tokens.shape == (1, 8)
 
 
 def test_other_caches_stay_as_they_are():

@@ -1,5 +1,9 @@
 """A model of which one block at a time is widened says what the whole one says, and leaves its weights as they were."""
 
+import gc
+import weakref
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -44,6 +48,22 @@ def test_outputs_are_those_of_the_whole_model(tmp_path, label):
     assert torch.equal(output(network), whole)
     assert narrow(network) > 0
     assert network.dtype == torch.float32
+
+
+def test_blocks_of_unequal_shapes_do_not_add_up_in_memory():
+    """Each block takes memory of the one before it where shapes agree, and the rest is let go."""
+    widths = [8 * k for k in range(1, 9)]
+    network = torch.nn.Module()
+    network.blocks = torch.nn.ModuleList(torch.nn.Linear(16, width, dtype=torch.bfloat16) for width in widths)
+    network.config = SimpleNamespace(dtype=torch.bfloat16)
+    run_by_blocks(network, list(network.blocks), torch.float32, "cpu")
+    weights = []
+    with torch.inference_mode():
+        for block in network.blocks:
+            block.register_forward_hook(lambda module, *_: weights.append(weakref.ref(module.weight)), prepend=True)
+            assert block(torch.ones(1, 16)).dtype == torch.float32
+    gc.collect()
+    assert [weight() is not None for weight in weights] == [False] * 7 + [True]
 
 
 def test_a_factor_of_an_embedding_is_not_rounded(tmp_path):

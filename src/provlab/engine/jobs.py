@@ -104,7 +104,8 @@ class Job:
             Takes a comparison and the bytes of its features, and returns what waits for its result.
         """
         statistic = get_statistic(self.statistic)
-        room = self.budget.process - (self.cache.nbytes if self.cache else 0)
+        cached = self.cache.nbytes if self.cache else 0
+        room = self.budget.process - cached
         several = self.n_comparisons > 1
         at = {sides(pair, place): (pair, place) for place in self.places for pair in self.pairs}
         working: int | None = None  # bytes that the first comparison took at most: the others take about as many
@@ -142,7 +143,8 @@ class Job:
                 return others[0] if others else statistic.without(block, [side in refused for side in (a, b)])
             names = [opened(self.models[source]).name for source, _ in pair]
             if self.budget.given and (needed := nbytes(a) + nbytes(b)) > room:
-                return NotComparableError(too_large(f"{self.statistic} of {' and '.join(names)}", needed, self.budget))
+                what = f"{self.statistic} of {' and '.join(names)}"
+                return NotComparableError(too_large(what, needed, self.budget, cached))
             measure = traced() if several and working is None else nullcontext([working or 0])
             try:
                 what = named_place(self.statistic, place)

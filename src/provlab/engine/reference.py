@@ -21,12 +21,12 @@ class Reference:
     in_part: bool = False
 
 
-def too_large(what: str, needed: int, budget: Budget) -> str:
-    """Say that the memory given is too small, and which limit would do."""
+def too_large(what: str, needed: int, budget: Budget, held: int = 0) -> str:
+    """Say that the memory given is too small beside bytes that are held already, and which limit would do."""
     return (
         f"{what} needs about {gigabytes(needed)} beside the libraries, and "
-        f"{gigabytes(budget.process)} of the memory given are left for it in each process; raise the limit to "
-        f"{gigabytes(budget.limit_for(needed))}"
+        f"{gigabytes(budget.process - held)} of the memory given are left for it in each process; raise the limit to "
+        f"{gigabytes(budget.limit_for(needed + held))}"
     )
 
 

@@ -30,35 +30,39 @@ class InPlace(DynamicLayer):
 
     def _take(self, keys: torch.Tensor, values: torch.Tensor, more: int) -> None:
         """Copy keys and values to where `more` tokens can follow."""
-        self._tokens = keys.shape[2]
         self._rooms: list[torch.Tensor] = []
         for held in (keys, values):
             n, heads, tokens, size = held.shape
             room = held.new_empty(n, heads, tokens + more, size)
             room[:, :, :tokens] = held
             self._rooms.append(room)
-        self.keys, self.values = (room[:, :, : self._tokens] for room in self._rooms)
+        self.keys, self.values = (room[:, :, : keys.shape[2]] for room in self._rooms)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Write the new tokens behind the others; return all keys and all values so far."""
-        begin, end = self._tokens, self._tokens + key_states.shape[2]
+        assert self.keys is not None
+        assert self.values is not None
+        begin = self.keys.shape[2]
+        end = begin + key_states.shape[2]
+        # where there is no room torch would write nothing, without a word; where others chose or repeated sequences,
+        # what the cache holds lies elsewhere
+        if end > self._rooms[0].shape[2] or self.keys.data_ptr() != self._rooms[0].data_ptr():
+            self._take(self.keys, self.values, more=end)
         keys, values = self._rooms
-        if end > keys.shape[2]:  # torch would write nothing there, without a word
-            self._take(keys[:, :, :begin], values[:, :, :begin], more=end)
-            keys, values = self._rooms
         keys[:, :, begin:end], values[:, :, begin:end] = key_states, value_states
-        self._tokens, self.keys, self.values = end, keys[:, :, :end], values[:, :, :end]
+        self.keys, self.values = keys[:, :, :end], values[:, :, :end]
         return self.keys, self.values
 
 
 def with_room(past: Any, more: int) -> Any:
     """Make room for `more` tokens in a network's cache, where it holds keys and values one block a layer.
 
-    Others, such as those of a sliding window or of a state space model, stay as they are.
+    Others, such as those of a sliding window or of a state space model, stay as they are; so does a cache of a decoder
+    that may read an encoder, which has no list of blocks.
     """
-    if isinstance(past, Cache):
+    if isinstance(past, Cache) and hasattr(past, "layers"):
         past.layers = [
             InPlace(layer, more) if type(layer) is DynamicLayer and layer.get_seq_length() else layer
             for layer in past.layers

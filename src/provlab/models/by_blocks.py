@@ -110,7 +110,7 @@ def _brought(values: torch.Tensor, dtype: torch.dtype, device: str) -> nn.Parame
 
 
 class _Spare:
-    """Widened weights of blocks that have run, whose memory the next block takes.
+    """Widened weights of the block that ran last, whose memory the next block takes.
 
     Else the system would give each block new pages, which takes twice as long as to widen into those that are there. A
     GPU's memory is kept by torch itself.
@@ -129,6 +129,10 @@ class _Spare:
         with torch.inference_mode(False):  # so that it may be written to again
             return _brought(stored, self._dtype, self._device)
 
+    def drop(self) -> None:
+        """Let go of what the next block has not taken: blocks of other shapes would add up to the whole model."""
+        self._free.clear()
+
     def give_back(self, stored: nn.Parameter, weight: nn.Parameter) -> None:
         """Take the memory of a weight that was `widened`."""
         if self._kept(stored):
@@ -145,6 +149,7 @@ def _follow(block: nn.Module, spare: _Spare) -> None:
     def before(*_: object) -> None:
         for module, name, values in stored:
             setattr(module, name, spare.widened(values))
+        spare.drop()
 
     def after(*_: object) -> None:
         for module, name, values in stored:
