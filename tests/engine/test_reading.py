@@ -7,6 +7,7 @@ tensors leave their files, and the records of the study that holds all models at
 import hashlib
 import shutil
 import threading
+import time
 import weakref
 from collections import Counter
 from itertools import combinations
@@ -120,6 +121,26 @@ def test_the_two_models_of_a_pair_are_read_side_by_side(models, options, monkeyp
     monkeypatch.setattr(UpProjections, "block", block)
     assert run_pairs(opened, names, options, memory=memory, progress=False) == alone
     assert (here.count(False), len(here)) == (beside, 2 * BLOCKS)
+
+
+def test_two_models_are_prepared_one_after_the_other(models, options, monkeypatch):
+    """A statistic of a user may run a model for it."""
+    phi_u, at_work, most = get("phi_u"), 0, 0
+    real = phi_u.prepare
+
+    def prepare(model, options):
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        time.sleep(0.2)
+        at_work -= 1
+        return real(model, options)
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    monkeypatch.setattr(phi_u, "prepare", prepare)
+    run_pairs(open_models([models["base"], models["stranger"]]), ["phi_u"], options, progress=False)
+    assert most == 1
 
 
 def test_one_run_over_the_text_gives_activations_and_predictions(models, options, monkeypatch):

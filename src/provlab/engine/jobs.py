@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Generator, Iterable, Iterator, 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -110,12 +111,15 @@ class Job:
         at = {sides(pair, place): (pair, place) for place in self.places for pair in self.pairs}
         working: int | None = None  # bytes that the first comparison took at most: the others take about as many
 
+        preparing = Lock()  # a statistic may run a model for it, which is not made for two threads
+
         def prepare(source: str, model: Model) -> Features:
-            if statistic.recorded and self.cache:
-                return self.cache.get(self.features[source], statistic.recorded, model)
-            if (statistic.name, source) not in prepared:
-                prepared[statistic.name, source] = statistic.prepare(model, self.options)
-            return prepared[statistic.name, source]
+            with preparing:
+                if statistic.recorded and self.cache:
+                    return self.cache.get(self.features[source], statistic.recorded, model)
+                if (statistic.name, source) not in prepared:
+                    prepared[statistic.name, source] = statistic.prepare(model, self.options)
+                return prepared[statistic.name, source]
 
         def of_block(features: Features, source: str, block: int | None) -> Any:
             if self.cache is None or source not in self.features:

@@ -391,9 +391,8 @@ class PhiMatch(Statistic):
         """Whether units whose gates are near each other write most of the output."""
         if side.tied is None or side.written is None:
             return False
-        near = once(
-            side.gate, "grouped", partial(grouped, np.asarray(side.gate.rows), on(options.device))
-        )  # both forms ask for it
+        find = partial(grouped, np.asarray(side.gate.rows), on(options.device))
+        near = once(side.gate, "grouped", find)  # both forms ask for it
         return bool(side.written[near].sum() > self.COMPARED * min(1.0, float(side.written.sum())))
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
