@@ -43,7 +43,7 @@ class Browser:
 
     def __init__(self, write: int, read: int, group: int | None = None) -> None:
         self._write, self._read, self._group = write, read, group
-        self._last, self._buffer = 0, b""
+        self._last, self._buffer, self._worked = 0, b"", 0
         self.events: list[dict[str, Any]] = []
         target = self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -67,12 +67,12 @@ class Browser:
 
     def _next(self) -> dict[str, Any]:
         """Return the next message; a browser that works may be silent, as it prints a long book without a word."""
-        until, done = time.monotonic() + PATIENCE, seconds_worked(self._group)
+        until = time.monotonic() + PATIENCE
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._read], [], [], max(until - time.monotonic(), 0))
             piece = os.read(self._read, 1 << 20) if ready else b""
-            if not ready and (now := seconds_worked(self._group)) > done:
-                until, done = time.monotonic() + PATIENCE, now
+            if not ready and (worked := seconds_worked(self._group)) > self._worked:  # asked in silence alone
+                until, self._worked = time.monotonic() + PATIENCE, worked
                 continue
             if not piece:
                 raise OSError("it ended" if ready else f"it said nothing and did nothing for {PATIENCE:g} s")

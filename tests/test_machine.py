@@ -1,17 +1,19 @@
 """What runs beside a command neither holds it up nor hides what went wrong."""
 
+import gc
 import os
 import platform
 import subprocess
 import sys
 import time
+import weakref
 from functools import partial
 from pathlib import Path
 from threading import Barrier, get_ident, main_thread
 
 import pytest
 
-from provlab.machine import LARGE_PAGES, Beside, large_pages, side_by_side
+from provlab.machine import LARGE_PAGES, Beside, collect_seldom, large_pages, side_by_side
 from provlab.models.counting import count_bytes, counting
 
 
@@ -47,6 +49,37 @@ def test_calls_side_by_side(threads, monkeypatch):
     assert side_by_side() == []
     with pytest.raises(IndexError):
         side_by_side(lambda: 1, lambda: [][0])
+
+
+def test_all_objects_are_looked_through_seldom_and_young_garbage_is_found_as_before():
+    class Link:
+        pass
+
+    set_before = gc.get_threshold()
+    try:
+        collect_seldom()
+        assert gc.get_threshold()[:2] == set_before[:2]
+        assert gc.get_threshold()[2] > 10 * set_before[2]
+        link = Link()
+        link.itself, gone = link, weakref.ref(link)
+        del link
+        kept = [[] for _ in range(2 * set_before[0])]
+        assert gone() is None, len(kept)
+    finally:
+        gc.set_threshold(*set_before)
+
+
+@pytest.mark.parametrize("start", ["provlab.cli", "provlab.zoo.worker"])
+def test_commands_and_trainers_look_through_all_objects_seldom(start):
+    """torch is imported, a million objects, and none of the looks at all of them that Python's own setting brings."""
+    program = (
+        f"import sys; sys.argv = ['provlab', 'zoo', 'list']; from {start} import main; main()\n"
+        "import gc, torch, transformers.generation; print(gc.get_stats()[2]['collections'])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    )
+    assert (answer.stdout + answer.stderr).split()[-1] == "0"  # a trainer's own output is for its builder
 
 
 def test_processes_that_start_within_ask_for_large_pages_and_later_ones_do_not(monkeypatch):

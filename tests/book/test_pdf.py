@@ -174,7 +174,7 @@ def silent(pdf, monkeypatch):
     monkeypatch.setattr(pdf.sys.modules["browser"], "PATIENCE", 0.3)
     read, write = os.pipe()
     started = object.__new__(pdf.Browser)
-    started._read, started._buffer, started._group = read, b"", 1
+    started._read, started._buffer, started._group, started._worked = read, b"", 1, 0
     yield started, write
     os.close(read)
     os.close(write)
@@ -182,13 +182,21 @@ def silent(pdf, monkeypatch):
 
 def test_who_works_may_be_silent(pdf, silent, monkeypatch):
     started, write = silent
-    worked = itertools.count()
+    worked = itertools.count(1)
     monkeypatch.setattr(pdf.sys.modules["browser"], "seconds_worked", lambda group: next(worked))
     threading.Timer(1.0, os.write, (write, b'{"id": 1}\0')).start()
     assert started._next() == {"id": 1}
     monkeypatch.setattr(pdf.sys.modules["browser"], "seconds_worked", lambda group: 7)
     with pytest.raises(OSError, match=r"did nothing for 0\.3 s"):
         started._next()
+
+
+def test_who_speaks_is_not_asked_whether_it_works(pdf, silent, monkeypatch):
+    """A page's load is hundreds of messages, and to ask is to start a process."""
+    started, write = silent
+    monkeypatch.setattr(pdf.sys.modules["browser"], "seconds_worked", None)
+    os.write(write, b'{"id": 1}\0{"id": 2}\0')
+    assert [started._next(), started._next()] == [{"id": 1}, {"id": 2}]
 
 
 def test_work_is_counted_in_seconds_of_the_whole_group(pdf):

@@ -37,6 +37,7 @@ RATES = Rates(
     ordered=1e8,
     lengths=1e8,
     near=1e8,
+    decomposed=1e9,
     call=0.0,
     permuted=1e8,
     divergence=1e7,
@@ -305,7 +306,7 @@ def test_this_machine_has_rates(monkeypatch):
     monkeypatch.setattr("provlab.planning.rates._SIZES", (64, 128))
     result = measure_rates()
     speeds = (result.product, result.prepared, result.read, result.hashed, result.permuted, result.divergence)
-    assert min(*speeds, result.turned, result.ordered, result.lengths, result.near, result.call) > 0
+    assert min(*speeds, result.turned, result.ordered, result.lengths, result.near, result.decomposed, result.call) > 0
     assert result.hard.seconds > 0 < result.easy.seconds
     assert 1 <= result.threads <= result.cores
 
@@ -419,8 +420,16 @@ def test_the_stream_score_by_hand():
     """One half: two decompositions, products of V/2 and V/4 tokens for them, of V/2 to choose twice and to judge."""
     tokens, width = 32_000, 4096
     products = 2 * (tokens / 2 + tokens / 4 + 3 * tokens / 2) * width**2
-    spent = (products + 2 * 36 * width**3) / 1e11
+    spent = products / 1e11 + 2 * width**3 / 1e9
     assert planned("shape:llama-2-7b*2", statistics=["stream_score"]).others == pytest.approx(spent, rel=0.01)
+
+
+def test_the_embeddings_of_untrained_tokens_by_hand():
+    """Six passes over either table, a product and a decomposition of the others, 4,096 rows turned twice in float64."""
+    tokens, width = 32_000, 4096
+    products = 2 * tokens * width**2 + 2 * 2 * (2 * 4096 * width**2)
+    spent = 2 * 6 * tokens * width / RATES.prepared + products / RATES.product + width**3 / RATES.decomposed
+    assert planned("shape:llama-2-7b*2", statistics=["phi_unseen"]).others == pytest.approx(spent, rel=0.01)
 
 
 def test_json_is_the_same(run, tmp_path):

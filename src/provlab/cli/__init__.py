@@ -23,6 +23,7 @@ from provlab.cli import completion
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
 from provlab.files import cache_dir, closed_above
+from provlab.machine import collect_seldom
 
 #: command -> what it does, in the order in which the help names them
 COMMANDS = {
@@ -146,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         more = "" if unknown[0].startswith("-") else _TOO_MANY.get(words[0], "")
         chosen.error(f"unrecognized arguments: {' '.join(unknown)}{more}")
     _quiet()
+    collect_seldom()
     try:
         command: Callable[[argparse.Namespace], int] = parsed.command
         return command(parsed)

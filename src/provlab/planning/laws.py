@@ -8,8 +8,9 @@ from provlab.planning.rates import Rates
 from provlab.statistics.base import Model, Options
 from provlab.statistics.phi_e import ways
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
+from provlab.statistics.phi_unseen import MOST
 
-_ROTATION = 36  # d^3 operations, at the pace of a product, that a rotation and its decomposition take
+_PASSES = 6  # over an embedding, at the pace of unit rows, in which phi_unseen looks for rows that were not trained
 
 
 @dataclass(frozen=True)
@@ -84,22 +85,24 @@ def _embeddings(model: Model, options: Options, rates: Rates) -> float:
     return rates.hard(width) + 2.0 * tokens * width**2 / rates.product
 
 
-def _decomposition(model: Model, options: Options, rates: Rates) -> float:
-    """Products of embeddings and a decomposition, in float64."""
+def _axes(model: Model, options: Options, rates: Rates) -> float:
+    """Products of embeddings and two decompositions, in float64."""
     tokens, width = model.anatomy.vocab_size, model.anatomy.width
     return 2.0 * (6.0 * tokens + 25.0 * width) * width**2 / rates.product
 
 
 def _unseen(model: Model, options: Options, rates: Rates) -> float:
-    """The same, of which the product of the trained rows is made where the models run."""
-    aligned = 2.0 * model.anatomy.vocab_size * model.anatomy.width**2
-    return _decomposition(model, options, rates) + aligned * (1 / rates.multiplied - 1 / rates.product)
+    """The search for untrained rows, the rotation by the others, and two turns of what is matched, in float64."""
+    tokens, width = model.anatomy.vocab_size, model.anatomy.width
+    searched = 2 * _PASSES * tokens * width / rates.prepared
+    rotation = 2.0 * tokens * width**2 / rates.multiplied + width**3 / rates.decomposed
+    return searched + rotation + 2 * 4.0 * min(tokens, MOST) * width**2 / rates.product
 
 
 def _rotations(model: Model, options: Options, rates: Rates) -> float:
     """Two rotations for a half of the tokens, or for either, applied where the models run: most settle so."""
     tokens, width = model.anatomy.vocab_size, model.anatomy.width
-    return ways(tokens) * (4.5 * tokens / rates.multiplied + 2 * _ROTATION * width / rates.product) * width**2
+    return ways(tokens) * (4.5 * tokens * width**2 / rates.multiplied + 2 * width**3 / rates.decomposed)
 
 
 def _divergence(model: Model, options: Options, rates: Rates) -> float:
@@ -116,7 +119,7 @@ LAWS = {
     "phi_l2": Law(seconds=_permuted_copies, ordered=_stream, weighed=True),
     "phi_l2_blocks": Law(seconds=_permuted_mlps, weighed=True),
     "phi_e": Law(seconds=_embeddings),
-    "phi_axes": Law(seconds=_decomposition, threaded=True),
+    "phi_axes": Law(seconds=_axes, threaded=True),
     "phi_unseen": Law(seconds=_unseen, threaded=True),
     "stream_score": Law(seconds=_rotations, threaded=True),
     "phi_jsd": Law(seconds=_divergence, predicts=True),

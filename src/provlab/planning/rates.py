@@ -44,6 +44,7 @@ from provlab.statistics.phi_l2 import BlockWeights
 _SIZES = (256, 512, 1024, 2048, 4096)
 _ENOUGH = 0.33  # CPU seconds after which no larger assignment is tried
 _COLUMNS = 128
+_DECOMPOSED = 768  # width
 _LARGE = (
     4096,
     4096,
@@ -109,6 +110,9 @@ class Rates:
     lengths, near : float
         Numbers of an MLP whose units are brought to canonical form, and pairs of units that are compared for it; of the
         device, by the clock.
+    decomposed : float
+        Cubed widths of square matrices whose singular vectors are found in float64: twice the width takes 8 times as
+        long. A large matrix does not fit into the processor's cache, and takes up to a quarter more.
     call : float
         Seconds of one comparison of two tiny matrices: what each comparison takes at least.
     permuted, divergence : float
@@ -131,6 +135,7 @@ class Rates:
     ordered: float
     lengths: float
     near: float
+    decomposed: float
     call: float
     permuted: float
     divergence: float
@@ -170,6 +175,7 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32",
     matrix = rng.standard_normal((2048, 2048), dtype=np.float32)
     large = rng.standard_normal(_LARGE, dtype=np.float32)
     small = rng.standard_normal((64, 16), dtype=np.float32)
+    square = rng.standard_normal((_DECOMPOSED, _DECOMPOSED))
     other = matrix[::-1].copy()  # with itself, BLAS would compute half of a square
     began = time.process_time()
     alone = cpu_seconds(lambda: matrix @ other.T, 3)
@@ -185,6 +191,7 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32",
         # of the down projection the columns, which lie apart, are the units
         ordered=2 * large.size / cpu_seconds(lambda: keys_of_mlp({"up": large, "down": large.T}), 2),
         **_canonical(rng, there),
+        decomposed=_DECOMPOSED**3 / cpu_seconds(lambda: np.linalg.svd(square, full_matrices=False), 2),
         call=cpu_seconds(lambda: pvalues.spearman(match_shuffled(small, small, seed=0).indices), 5),
         permuted=_permuted(rng, there, device),
         divergence=_divergence(rng, there),

@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 
 from provlab.errors import ProvlabError
 from provlab.files import atomic_folder, cache_dir
+from provlab.machine import collect_seldom
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
 from provlab.zoo.recipes import Recipe, address, parse
@@ -116,6 +117,7 @@ def _answer(to: TextIO, **content: object) -> None:
 
 def main() -> None:
     """Work until standard input closes."""
+    collect_seldom()
     # what libraries print must not get between the answers
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)

@@ -197,6 +197,8 @@ def _kernels(sockets: str) -> dict[str, Any]:
         @property
         def kernel_spec(self) -> KernelSpec:
             argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            # before the first cell, and without a name that the cells would see
+            argv.append("--IPKernelApp.exec_lines=__import__('provlab.machine').machine.collect_seldom()")
             return KernelSpec(argv=argv, display_name="Python 3", language="python")
 
         async def _async_interrupt_kernel(self) -> None:

@@ -143,6 +143,15 @@ def test_a_kernel_that_is_done_says_nothing_when_it_ends(project, capfd):
     assert "KeyboardInterrupt" not in "".join(capfd.readouterr())
 
 
+def test_a_kernel_looks_through_all_objects_seldom_and_its_cells_see_no_name_of_it(project):
+    write(
+        project / "notebooks" / "tree.ipynb",
+        "import gc\nassert gc.get_threshold()[2] > 100",
+        "assert 'provlab' not in dir()",
+    )
+    runner.run(project / "notebooks" / "tree.ipynb", {}, project / "tree.ipynb", progress=False)
+
+
 def test_kernels_that_run_together_share_no_address(project):
     """Two notebooks that started at once were given one TCP port, and one file of the folder that both run in."""
     connection = "import json\nfrom ipykernel.connect import get_connection_info as connected"
