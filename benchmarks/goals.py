@@ -78,8 +78,11 @@ def watched(device: str) -> Iterator[list[int]]:
 
 
 def machine(device: str) -> str:
-    """Say which machine this is, and which GPU it has."""
-    name = f"{platform.machine()}, {os.cpu_count()} cores"
+    """Say which processor this machine has, and which GPU."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    name = f"{next(iter(models), platform.machine())}, {os.cpu_count()} cores"
     if not device.startswith("cuda"):
         return name
     ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]

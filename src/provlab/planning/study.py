@@ -35,6 +35,7 @@ from provlab.statistics.phi_jsd import SEQUENCES
 
 Pair = tuple[str, str]
 _LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
+_BROUGHT = 1.25  # the same, of what lies in no block: 1.0 on one processor and 1.8 on another
 _WIDENED = 0.45  # the same, where a block is widened into the memory of the one before
 _FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
 _PREDICTED = 0.4  # of the time of phi_JSD for as many probabilities: a softmax, and what is measured of each model
@@ -497,7 +498,7 @@ def _loading(model: Model, laws: Sequence[Law], options: Options, rates: Rates) 
     batches = sum(-(-options.n_sequences // (_at_once(model, options) if law.predicts else BATCH)) for law in laws)
     batches += any(law.predicts for law in laws)  # and one that is rounded
     inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
-    return (_numbers(model) - inside + _WIDENED * batches * inside) / rates.turned
+    return (_BROUGHT * (_numbers(model) - inside) + _WIDENED * batches * inside) / rates.turned
 
 
 def _at_once(model: Model, options: Options) -> int:
