@@ -51,8 +51,8 @@ the last seconds took 3 to 15 ns, and 1 ns the second time.
 
 Since then memory is used once, and kept, before the rates are measured. There, at 00908354, nothing else running, in
 two runs: all 0.95 and 0.94; run models 0.98, 1.00; phi_unseen 0.82, 0.80; multiply 1.05, 1.04; assign 1.02, 1.00;
-sorted? 0.91, 0.77; canonical form 1.01, 0.85; phi_l2 1.06, 0.99; hash 1.17, 0.92; read 1.15, 1.04; load models 1.57, 1.28
-(1.0 s of 119; since then the plan counts a quarter more for embeddings and head).
+sorted? 0.91, 0.77; canonical form 1.01, 0.85; phi_l2 1.06, 0.99; hash 1.17, 0.92; read 1.15, 1.04; load models 1.57,
+1.28 (1.0 s of 119; since then the plan counts a quarter more for embeddings and head).
 
 Peaks of memory of four blocks with 1,024 by 2,816 units: phi_u 0.92, phi_l2 0.72, phi_jsd 1.23 of the plan's; phi_h
 1.17 and phi_match 1.05, 0.82 and 0.66 before the plan counted rows that wait once.
