@@ -21,7 +21,6 @@ shows, `RESULTS`. ``--work`` names some of the commands, ``--blocks`` writes som
 import argparse
 import csv
 import os
-import platform
 import subprocess
 import tempfile
 import threading
@@ -36,6 +35,7 @@ from vocabulary import cost, tokenizer_of
 from provlab import plugins
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning import shapes
+from provlab.provenance import processor
 
 RESULTS = Path(__file__).parents[1] / "src/provlab_study/how_it_scales/goals.csv"
 COLUMNS = (
@@ -79,10 +79,7 @@ def watched(device: str) -> Iterator[list[int]]:
 
 def machine(device: str) -> str:
     """Say which processor this machine has, and which GPU."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
-    models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
-    name = f"{next(iter(models), platform.machine())}, {os.cpu_count()} cores"
+    name = processor()
     if not device.startswith("cuda"):
         return name
     ask = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
