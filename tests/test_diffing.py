@@ -16,6 +16,7 @@ from provlab.cli import screen
 from provlab.errors import InputError
 from provlab.modeldiff import generation, pipeline
 from provlab.modeldiff.tokens import opening
+from provlab.modeldiff.written import rounding
 from provlab.report.card import QUIET
 
 FEW = {"n": 400, "length": 8, "z": (3.0, 9.0), "progress": False}
@@ -116,6 +117,14 @@ def test_equal_functions_are_said_to_be_equal(models, tmp_path, dtype):
     assert "equal up to rounding" in result.card().answer
     assert json.dumps(result.to_json())
     assert result.to_page()
+
+
+def test_rounding_is_half_a_step_of_the_dtype_where_both_ways_give_the_same_bits():
+    """By hand, as processors that multiply 16-bit numbers themselves give them: 8 nats, a step of 2^-7."""
+    losses = np.array([3.0, 8.0])
+    assert rounding(losses, losses, 2.0**-7) == 2.0**-5
+    assert rounding(losses, losses + np.array([0.5, 0]), 2.0**-7) == 0.5
+    assert rounding(losses[:0], losses[:0], 2.0**-7) == 0
 
 
 def test_a_difference_a_little_above_rounding_is_one(models, tmp_path):

@@ -210,7 +210,9 @@ def _drawn(
         read = [reading.read(pair, draws.tokens, kept) for draws in raw]
         of_own = [read[0].nll[0], read[1].nll[1]]
     # the same losses, as the model wrote token by token and as it read all at once, and what this makes of D
-    floor = sum(rounding(draws.nll, own) for draws, own in zip(raw, of_own, strict=True))
+    floor = sum(
+        rounding(draws.nll, own, model.nll.spacing) for draws, own, model in zip(raw, of_own, pair, strict=True)
+    )
     result, predictions = [], pair[0].nll.predictions(settings.length)
     losses = [_rounded_off(part.nll, floor) for part in read]
     if mixed:

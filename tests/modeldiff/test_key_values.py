@@ -26,7 +26,7 @@ def held(n=3, heads=2, tokens=1, size=4):
 
 @pytest.mark.parametrize("start", [(), (3, 1)])
 @pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_what_is_written_has_the_same_bits(gpt2, monkeypatch, family, start):
+def test_what_is_written_is_the_same(gpt2, monkeypatch, family, start):
     model = gpt2(n_positions=16) if family == "gpt2" else llama()
     reader = nll.sequence_nll(model, start=start)
     generator = reader.generator(1)
@@ -36,7 +36,8 @@ def test_what_is_written_has_the_same_bits(gpt2, monkeypatch, family, start):
     in_place = reader.write_on(prefix, LENGTH, tempers, chances)
     monkeypatch.setattr(nll, "with_room", lambda past, more: past)
     for ours, theirs in zip(in_place, reader.write_on(prefix, LENGTH, tempers, chances), strict=True):
-        assert torch.equal(ours, theirs)
+        # the same bits on most processors; some multiply rows that lie apart in another order
+        torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=0 if ours.dtype == torch.int64 else 1e-6)
 
 
 def test_tokens_go_into_the_room_and_all_are_kept_where_it_is_too_small():

@@ -71,6 +71,11 @@ class SequenceNll:
         self.evaluations = 0
         self.network = network
 
+    @property
+    def spacing(self) -> float:
+        """Step between the numbers next to 1 of the dtype in which the model runs."""
+        return torch.finfo(self.network.dtype).eps
+
     def __call__(self, tokens: Tokens) -> NDArray[np.float64]:
         """Return the mean token NLL (nats) of each sequence.
 

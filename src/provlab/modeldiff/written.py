@@ -196,13 +196,20 @@ def if_normal(nats: float) -> float:
     return float(special.ndtr(math.sqrt(max(0.0, nats) / 2)))
 
 
-def rounding(written: NDArray[np.float64], judged: NDArray[np.float64]) -> float:
+def rounding(written: NDArray[np.float64], judged: NDArray[np.float64], spacing: float) -> float:
     """Largest difference (nats per token) that rounding alone makes of the losses of one model.
+
+    It is at least half a step of the dtype at the largest loss: where a processor takes the sums of 16-bit numbers in
+    one order however many tokens it reads, both ways give the same bits, and a model with its units in another order
+    does not.
 
     Parameters
     ----------
     written, judged
         ``(n,)``: loss of the same draws as they were written, token by token, and as they were read, all at once. Both
         are one number; the order of sums is not.
+    spacing
+        Step between the numbers next to 1 of the dtype in which the model runs.
     """
-    return float(np.abs(written - judged).max(initial=0.0))
+    measured = np.abs(written - judged).max(initial=0.0)
+    return float(max(measured, spacing / 2 * np.abs(judged).max(initial=0.0)))
