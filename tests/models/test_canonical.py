@@ -333,10 +333,17 @@ def test_on_a_device_the_units_shares_and_p_values_are_those_of_the_cpu(gated, a
             rows.append(unit_rows(really, keep=really.any(axis=1)))
         (p, objective), (p_there, objective_there) = (matched_by(product, rows, k) for product in (None, of_device))
         assert objective_there == pytest.approx(objective, abs=1e-9)
-        # where many cosines are equal, as of units that stand twice, several matchings are as good
-        assert p_there == p or k % 6 in (1, 4, 5)
+        # where many cosines are equal, or units of one side stand twice, several matchings are as good
+        assert p_there == p or k % 6 == 1 or any(map(stand_twice, rows))
     assert equal == 400
     assert as_device >= {"near_pairs", "shares", "sum_of_squares", "applied", "squared", "silu"}
+
+
+def stand_twice(rows):
+    """Whether two rows have one direction."""
+    exact = rows.rows.astype(np.float64)
+    exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+    return bool((np.triu(exact @ exact.T, k=1) > 1 - 1e-12).any())  # (h, d) @ (d, h)
 
 
 def matched_by(product, rows, k):

@@ -199,9 +199,9 @@ def if_normal(nats: float) -> float:
 def rounding(written: NDArray[np.float64], judged: NDArray[np.float64], spacing: float) -> float:
     """Largest difference (nats per token) that rounding alone makes of the losses of one model.
 
-    It is at least half a step of the dtype at the largest loss: where a processor takes the sums of 16-bit numbers in
-    one order however many tokens it reads, both ways give the same bits, and a model with its units in another order
-    does not.
+    Where both ways give the same bits for all draws, as on a processor that takes the sums of 16-bit numbers in one
+    order however many tokens it reads, this measures nothing: a model with its hidden units in another order has other
+    bits. Half a step of the dtype at the largest loss stands for it there.
 
     Parameters
     ----------
@@ -212,4 +212,4 @@ def rounding(written: NDArray[np.float64], judged: NDArray[np.float64], spacing:
         Step between the numbers next to 1 of the dtype in which the model runs.
     """
     measured = np.abs(written - judged).max(initial=0.0)
-    return float(max(measured, spacing / 2 * np.abs(judged).max(initial=0.0)))
+    return float(measured or spacing / 2 * np.abs(judged).max(initial=0.0))
