@@ -320,7 +320,7 @@ def fewer_active(state, pick):
 
 
 def first_half(n, width):
-    """The same logits for all experts, to the last bit on any processor, as one number makes them: the first are taken."""
+    """The same logits for all experts, to the last bit, as they are one number of the stream: the first are taken."""
     return torch.eye(1, width, dtype=torch.float64).repeat(n, 1)
 
 
