@@ -59,8 +59,8 @@ IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.genera
 	if [ -n "$$clear" ] || [ ! -e .venv ]; then mkdir -p .venv; touch .venv/.installing; $$python -m venv $$clear .venv; fi; \
 	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
 	.venv/bin/python -m pip install --quiet --no-input --no-compile -r requirements.lock; \
-	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; \
-	PYTHONDONTWRITEBYTECODE= .venv/bin/python -W ignore -c 'import $(IMPORTED)' > /dev/null 2>&1 || true; \
+	PYTHONDONTWRITEBYTECODE= .venv/bin/python -W ignore -c 'import $(IMPORTED)' > /dev/null 2>&1 & \
+	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; wait; \
 	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes

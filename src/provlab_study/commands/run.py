@@ -13,6 +13,7 @@ from provlab.cli.completion import completed, models
 from provlab.errors import ParameterError
 from provlab.report.card import Card
 from provlab_study.commands import check_checkout, check_results
+from provlab_study.publishing.parameters import assigned, parameters_of
 
 
 def add(parser: common.Parser) -> None:
@@ -49,8 +50,6 @@ def _stems(folder: str, ending: str) -> list[str]:
 
 def _assignments(before: argparse.Namespace, begun: str) -> list[str]:
     """``NAME=`` of each parameter of the notebook that is named; behind the sign models, where it takes some."""
-    from provlab_study.publishing.parameters import parameters_of
-
     path = provenance.project_root() / "notebooks" / f"{Path(before.notebook or '').stem}.ipynb"
     parameters = parameters_of(path) if path.is_file() else {}
     name, equals, value = begun.partition("=")
@@ -63,7 +62,6 @@ def _assignments(before: argparse.Namespace, begun: str) -> list[str]:
 
 def _run(arguments: argparse.Namespace) -> int:
     from provlab.cli.screen import show
-    from provlab_study.publishing import parameters as declared
     from provlab_study.publishing import runner
     from provlab_study.publishing.experiment import checked_profile
     from provlab_study.publishing.plan import Plan
@@ -79,11 +77,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.notebook is None:
         raise ParameterError("name a notebook; provlab run --list lists them")
     path = runner.find_notebook(arguments.notebook)
-    parameters = declared.assigned(path, arguments.parameter)
+    parameters = assigned(path, arguments.parameter)
     if arguments.profile is not None:
         plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{Path(arguments.profile).stem}.yml")
         parameters = plan.parameters_of(path.stem) | parameters
-    if "profile" in declared.parameters_of(path):
+    if "profile" in parameters_of(path):
         parameters.setdefault("profile", "own")  # so that own runs never mix with a reproduction
     default = provenance.results_root() / checked_profile(str(parameters.get("profile", "own"))) / path.name
     common.check_models(_zoo_models(parameters.values()))
@@ -131,8 +129,6 @@ def _of_all() -> Card:
 
 
 def _takes_models(path: Path) -> bool:
-    from provlab_study.publishing.parameters import parameters_of
-
     return any("zoo:" in item.default for item in parameters_of(path).values())
 
 
@@ -149,7 +145,6 @@ def _wrapped(text: str, set_in: int = 0) -> list[str]:
 
 def _of_one(name: str) -> str:
     """What one notebook finds, and its parameters, as its cell declares them."""
-    from provlab_study.publishing.parameters import parameters_of
     from provlab_study.publishing.runner import find_notebook
 
     path = find_notebook(name)
@@ -166,7 +161,7 @@ def _title_and_sentence(path: Path) -> tuple[str, str]:
     """Return a notebook's title, and the first sentence of the finding under it, without their markup."""
     import re
 
-    from provlab_study.publishing.parameters import readable
+    from provlab_study.publishing.runner import readable
 
     def plain(text: str) -> str:
         return " ".join(re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", text).split())

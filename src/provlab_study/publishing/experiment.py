@@ -25,7 +25,7 @@ from provlab.report.study_report import StudyReport
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Truth, truth
-from provlab_study.publishing.page import MARKS
+from provlab_study.publishing.marks import MARKS
 from provlab_study.publishing.parameters import parameters_of
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table

@@ -7,7 +7,7 @@ from typing import Any
 
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, ClaimStatus
-from provlab_study.publishing.page import PARTLY, UNDECIDED
+from provlab_study.publishing.marks import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
 SHOWN = 160  # characters of a value in the box of a claim that holds; the whole folds

@@ -9,19 +9,10 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
+from provlab_study.publishing.marks import MARKS
+
 OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
-UNDECIDED = "undecided"  # a value within its spread
-PARTLY = "partly"  # some of what a sentence rests on was not tried, and the rest holds or is undecided
-# before a sentence, by whether the records of the run say so, contradict it, do not hold it or some of it, or leave it
-# open
-MARKS: dict[bool | str | None, str] = {
-    True: "",
-    False: "**Not so in this run:** ",
-    None: "**Not tried in this run:** ",
-    PARTLY: "**In part not tried in this run:** ",
-    UNDECIDED: "**Undecided in this run:** ",
-}
 FOR_THE_RECORD, SUMMARY = "## For the record", "## Summary"  # headings: where a first reading ends, what it ends with
 WIDGET = "application/vnd.jupyter.widget-view+json"  # of progress bars; a page would fetch scripts to show them
 RECORD = "application/papermill.record/"  # what myst_nb keeps under a name and does not show

@@ -7,6 +7,7 @@ type that its parameter declares, so that ``no`` is a word for a ``str`` and ``1
 
 import ast
 import io
+import json
 import math
 import re
 import tokenize
@@ -16,7 +17,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import yaml
 
 from provlab import schema
@@ -34,8 +34,6 @@ TYPES: dict[str, Any] = {
     "list[int]": list[int],
     "list[float]": list[float],
 }
-# what nbformat raises on a file that is no notebook
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError)
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -67,13 +65,10 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
     ParameterError
         If the file is no notebook, or its parameters cell is no Python.
     """
-    cells = readable(path).cells
-    cell = next((cell for cell in cells if "parameters" in cell.metadata.get("tags", [])), None)
-    if cell is None:
-        return {}
+    source = _source(path)
     try:
-        tree = ast.parse(cell.source)
-        tokens = list(tokenize.generate_tokens(io.StringIO(cell.source).readline))
+        tree = ast.parse(source)
+        tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     except (SyntaxError, tokenize.TokenError) as error:
         raise ParameterError(f"the parameters cell of {path} is no Python ({one_line(error)}); restore it") from error
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
@@ -89,20 +84,18 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
     return declared
 
 
-def readable(path: Path) -> nbformat.NotebookNode:
-    """Read a notebook.
+def _source(path: Path) -> str:
+    """Return what the parameters cell holds, "" where a notebook has none.
 
-    Raises
-    ------
-    ParameterError
-        If it is none.
+    Read as JSON: each kernel asks for its notebook's parameters, and `nbformat` takes a second to import.
     """
     try:
-        notebook = nbformat.read(path, as_version=4)
-        nbformat.validate(notebook)
-    except UNREADABLE as error:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        cells, *_ = (notebook[key] for key in ("cells", "metadata", "nbformat", "nbformat_minor"))  # each has all four
+        sources = [cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+        return "".join(sources[0]) if sources else ""  # one text, or its lines
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
-    return notebook
 
 
 def checked(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:

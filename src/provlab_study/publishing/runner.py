@@ -29,11 +29,13 @@ from provlab.files import atomic_file, digest
 from provlab.machine import large_pages
 from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
-from provlab_study.publishing.parameters import UNREADABLE, checked, meant, readable
+from provlab_study.publishing.parameters import checked, meant
 from provlab_study.publishing.reach import reached
 
 CHAPTERS = Path(str(resources.files("provlab_study")))
 FINISHES = "run.finish()"  # the call with which an experiment leaves its records
+# what nbformat raises on a file that is no notebook
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError)
 SOCKET_PATH = 90  # bytes of the path of a socket, of which a system takes a hundred or so
 
 
@@ -59,6 +61,22 @@ def find_notebook(name: str) -> Path:
     return path
 
 
+def readable(path: Path) -> nbformat.NotebookNode:
+    """Read a notebook.
+
+    Raises
+    ------
+    ParameterError
+        If it is none.
+    """
+    try:
+        notebook = nbformat.read(path, as_version=4)
+        nbformat.validate(notebook)
+    except _UNREADABLE as error:
+        raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
+    return notebook
+
+
 def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     """Hash of all that a page is made from; `inputs` stands for other pages that it reads."""
     notebook = nbformat.read(path, as_version=4)
@@ -80,7 +98,7 @@ def stamp_of(page: Path) -> str | None:
         return None
     try:
         mark = nbformat.read(page, as_version=4).metadata.get("provlab", {}).get("stamp")
-    except UNREADABLE:
+    except _UNREADABLE:
         return None
     return str(mark) if mark else None
 

@@ -16,7 +16,7 @@ from transformers import DynamicCache
 
 from provlab.modeldiff.nll import SequenceNll
 
-_NODES = 4096  # tokens sent through the network at once: fewer, and calls cost; more, and memory does
+_NODES = 2048  # tokens sent through the network at once: fewer, and calls cost; more, and memory does
 
 #: keys and values of each block, ``(prefixes, heads, tokens, size)``
 State = list[tuple[torch.Tensor, torch.Tensor]]

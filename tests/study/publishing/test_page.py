@@ -13,7 +13,8 @@ from provlab_study.publishing import runner
 from provlab_study.publishing.evidence import WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.experiment import Run
 from provlab_study.publishing.judgement import Judgement
-from provlab_study.publishing.page import MARKS, UNDECIDED, WIDGET, arrange
+from provlab_study.publishing.marks import MARKS, UNDECIDED
+from provlab_study.publishing.page import WIDGET, arrange
 from provlab_study.publishing.results import Results
 
 TITLE = "# A tree\n\nEvery pair is\nfound.\n\n**What the paper claims.** Much.\n\n## Parameters"
