@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from provlab import machine
 from provlab.arrays import coarse
-from provlab.inference.matching.cosine import Product
+from provlab.inference.matching.cosine import SUMMED, Product, blocks
 from provlab.inference.matching.polish import error_bound
 
 PROBED = 4  # rows of a product that the CPU computes again
@@ -47,7 +47,10 @@ class _Multiply:
 
         with machine.using_device(self.device):
             a, b = (torch.from_numpy(np.ascontiguousarray(rows)).to(self.device) for rows in (left, right))
-            there = a @ b.T  # (h1, d) @ (d, h2)
+            first, *others = blocks(a.shape[1], SUMMED)
+            there = a[:, first] @ b[:, first].T  # (h1, columns) @ (columns, h2)
+            for columns in others:  # as `provlab.inference.matching.cosine.multiplied`
+                there.addmm_(a[:, columns], b[:, columns].T)
             here = torch.empty(there.shape, dtype=torch.float32, pin_memory=there.is_cuda)
             here.copy_(there)
         result: Matrix = here.numpy()

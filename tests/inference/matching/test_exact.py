@@ -250,10 +250,20 @@ def test_edges_above_a_floor_are_all_listed(shape):
 
 def test_the_error_bound_holds():
     rng = np.random.default_rng(8)
-    for d in (1, 7, 300, 5000):
+    for d in (1, 7, 300, 5000, 20_000):
         first, second = unit_rows(rng.normal(size=(30, d)) ** 3), unit_rows(rng.normal(size=(20, d)) ** 3)
         error = np.abs(cosines(first, second) - cosines_float64(first, second)).max()
         assert error < polish.error_bound(d)
+
+
+def test_long_rows_are_summed_by_parts_and_need_no_product_in_float64(monkeypatch):
+    """As the columns of an embedding of 60,000 tokens: cosines spread by .004, and in one sum may be wrong as much."""
+    monkeypatch.setattr(polish, "FEW_EDGES", 0)
+    monkeypatch.setattr("provlab.inference.matching.exact.cosines_float64", None)
+    A, B = np.random.default_rng(8).normal(size=(2, 200, 60_000)).astype(np.float32)
+    result = match(A, B)
+    assert result.certified
+    assert result.objective == pytest.approx(objective_by_scipy(cosines_by_definition(A, B)), abs=1e-12)
 
 
 # Dependent pairs ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching.compiled import Floats
-from provlab.inference.matching.cosine import UnitRows, blocks
+from provlab.inference.matching.cosine import UnitRows, blocks, multiplied
 from provlab.inference.matching.polish import edge_cosines, error_bound
 
 PROBED = 48  # rows looked at first
@@ -98,7 +98,7 @@ def _split(unit: NDArray[np.float32], few: NDArray[np.int64]) -> Part:
 
 def _bounds(left: Part, right: Part, unsigned: bool) -> NDArray[np.float32]:
     """What the cosine of each pair of rows cannot pass."""
-    products = left[0] @ right[0].T  # (n, few) @ (few, m)
+    products = multiplied(left[0], right[0])  # (n, few), (m, few) -> (n, m)
     if unsigned:
         np.abs(products, out=products)
     return products + np.outer(left[1], right[1])

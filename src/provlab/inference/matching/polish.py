@@ -1,6 +1,7 @@
 """From an assignment that is best for float32 cosines to one that is best for float64 cosines.
 
-A float32 cosine of unit rows of d entries is within (d + 16) 2^-24 of the true one. At the prices that prove the
+A float32 cosine of unit rows of d entries is within (d + 16) 2^-24 of the true one, and nearer where longer rows are
+summed by parts (`cosine.multiplied`). At the prices that prove the
 float32 assignment, only edges within a few times that of their row's best can matter: about one a row beside the one
 that is assigned. Their cosines are computed again in float64, from the rows as they were given, and the assignment is
 mended on these edges. All others stay below their row's best, if prices have changed by less than the margin leaves.
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from provlab.inference.matching.assignment import Solution, mend
 from provlab.inference.matching.certificate import ROUNDING, above, left_over, proved
 from provlab.inference.matching.compiled import Floats, Longs, Reals, kernel, over_rows, read_only
-from provlab.inference.matching.cosine import Assignment, UnitRows
+from provlab.inference.matching.cosine import SUMMED, Assignment, UnitRows
 
 EDGES = 64  # near edges a row, on average, beyond which the whole product in float64 is cheaper ...
 FEW_EDGES = 2**17  # ... unless they are so few anyway
@@ -20,8 +21,8 @@ WIDENINGS = 3
 
 
 def error_bound(columns: int) -> float:
-    """Largest error of a float32 cosine of rows of so many entries, in whatever order the sum was taken."""
-    return (columns + 16) * 2.0**-24
+    """Largest error of a float32 cosine of rows of so many entries, in whatever order each part was summed."""
+    return (min(columns, SUMMED) + columns // SUMMED + 16) * 2.0**-24
 
 
 def polish(
