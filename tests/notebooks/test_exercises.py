@@ -417,7 +417,7 @@ def test_the_commands_of_a_solution_run(name, stage, request, monkeypatch):
     from provlab.planning import rates
 
     call, law = request.getfixturevalue("run"), rates.PowerLaw(512, 0.1, 3.0)
-    named = ("product", "threads", "prepared", "read", "hashed", "turned", "ordered", "lengths", "near")
+    named = ("product", "forward", "threads", "prepared", "read", "hashed", "turned", "ordered", "lengths", "near")
     speeds = dict.fromkeys((*named, "decomposed", "permuted", "divergence"), 1e9)
     measured = rates.Rates(**speeds, call=1e-4, easy=law, hard=law, cores=2)
     monkeypatch.setattr(rates, "measure_rates", lambda **_: measured)  # takes some seconds

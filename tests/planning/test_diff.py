@@ -12,7 +12,7 @@ from provlab.planning import diff, rates
 from provlab.planning.sketch import shapes_of
 
 RATES = rates.Rates(
-    product=1e11, threads=2.0, prepared=1e9, read=1e9, hashed=1e9, turned=1e9, ordered=1e9,
+    product=1e11, forward=1e11, threads=2.0, prepared=1e9, read=1e9, hashed=1e9, turned=1e9, ordered=1e9,
     lengths=1e9, near=1e9, decomposed=1e9, call=1e-4, permuted=1e8, divergence=1e8,
     easy=rates.PowerLaw(512, 0.1, 3.0), hard=rates.PowerLaw(512, 0.2, 3.0), cores=2,
 )  # fmt: skip

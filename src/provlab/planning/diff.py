@@ -99,7 +99,7 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     held = min(chain * each, HELD["cpu"]) + _COPIES * 4 * LOGITS["cpu"]
 
     def seconds(tokens: float) -> float:
-        return tokens * (_FORWARD * operations / rates.product + _VOCABULARY * vocabulary / rates.divergence)
+        return tokens * (_FORWARD * operations / rates.forward + _VOCABULARY * vocabulary / rates.divergence)
 
     # in half of the steps the present sequence is judged and a new one written, in the others a token is redrawn
     exchanged = 2 * EXCHANGE_STEPS * EXCHANGE_SEQUENCES * read

@@ -54,7 +54,7 @@ _BLOCK = {"hidden_size": 384, "intermediate_size": 1536, "num_attention_heads": 
 _WIDER = {"hidden_size": 1024, "intermediate_size": 4096}  # the same for a device
 _FILE = 2**26  # bytes hashed; written and read back where no file of the study is here
 _READ = 2**28  # bytes that are read of a file of the study
-_ON_DEVICE = 8192  # rows of the matrices that a device multiplies
+_HERE, _ON_DEVICE = 1024, 8192  # rows of the matrices that torch multiplies on the CPU, and that a device multiplies
 _LARGER = 4  # times as many units as on the CPU, of MLPs that a device looks at: it takes little time for few
 
 Matrix = NDArray[np.float32]
@@ -74,29 +74,16 @@ class PowerLaw:
 
 
 @dataclass(frozen=True)
-class OnDevice:
-    """What another device does in a second by the clock.
-
-    Attributes
-    ----------
-    product : float
-        Floating point operations of the float32 product of a matching, with the way of its result into memory.
-    forward : float
-        Operations of a product in the dtype in which models run there.
-    """
-
-    product: float
-    forward: float
-
-
-@dataclass(frozen=True)
 class Rates:
     """Work that this machine does in a CPU second; where models run on a device, some rates are of the device.
 
     Attributes
     ----------
     product : float
-        Floating point operations of a float32 matrix product.
+        Floating point operations of a float32 matrix product of numpy's.
+    forward : float
+        The same of a product of torch's, in the dtype in which models run; on a device, by the clock. The two libraries
+        need not be equally fast: on AMD's processors torch's takes vectors of half the length that numpy's takes.
     threads : float
         CPU seconds that a product uses in a second by the clock: the threads that it keeps busy.
     prepared : float
@@ -122,11 +109,13 @@ class Rates:
         The assignment on independent rows, and on rows that share strong directions.
     cores : int
         Cores that this process may use.
-    device : OnDevice or None
-        Rates of the device on which models run; None where that is the CPU.
+    device_product : float or None
+        Operations, by the clock, of the float32 product of a matching on the device on which models run, with the way
+        of its result into memory; None where that is the CPU.
     """
 
     product: float
+    forward: float
     threads: float
     prepared: float
     read: float
@@ -142,12 +131,12 @@ class Rates:
     easy: PowerLaw
     hard: PowerLaw
     cores: int
-    device: OnDevice | None = None
+    device_product: float | None = None
 
     @property
     def multiplied(self) -> float:
         """Floating point operations of a float32 product of what is as large as the weights: on the device, if any."""
-        return self.device.product if self.device else self.product
+        return self.device_product or self.product
 
 
 def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32", file: Path | None = None) -> Rates:
@@ -183,6 +172,7 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32",
     content = os.urandom(2**20) * (_FILE // 2**20)
     return Rates(
         product=2 * 2048**3 / (alone * threads),
+        forward=_forward(device, dtype) / (threads if there is of else 1.0),
         threads=threads,
         prepared=large.size / cpu_seconds(lambda: unit_rows(large), 2),
         read=_from_disk(content) if file is None or file.stat().st_size < _FILE else read_rate(file),
@@ -198,26 +188,15 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32",
         easy=_assignment(0, rng),
         hard=_assignment(_DIRECTIONS, rng),
         cores=machine.cores(),
-        device=None if device == "cpu" else on_device(device, dtype, rng),
+        device_product=None if device == "cpu" else _device_product(device, rng),
     )
 
 
-def on_device(device: str, dtype: str, rng: np.random.Generator) -> OnDevice:
-    """Measure products on a device as they are made there, by the clock.
-
-    Parameters
-    ----------
-    device, dtype
-        As torch names them.
-    rng
-        For the numbers that are multiplied.
-    """
+def _forward(device: str, dtype: str) -> float:
+    """Operations of torch's product in a second of the calling thread, or on a device in a second by the clock."""
     import torch
 
-    multiply, n = product_on(device), _ON_DEVICE
-    assert multiply is not None  # it is so for the CPU alone
-    rows = rng.standard_normal((n, n // 2), dtype=np.float32)
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    n, home = (_HERE, True) if device == "cpu" else (_ON_DEVICE, False)
     with machine.using_device(device):
         weights = torch.zeros((n, n // 2), dtype=getattr(torch, dtype), device=device)
         inputs = torch.zeros((n // 2, n // 2), dtype=getattr(torch, dtype), device=device)
@@ -226,11 +205,18 @@ def on_device(device: str, dtype: str, rng: np.random.Generator) -> OnDevice:
             return (weights @ inputs)[0, 0].item()  # which waits for the product
 
         forward()  # libraries are loaded, and kernels chosen
-        passed = min(_clock(forward) for _ in range(3))
+        return n**3 / 2 / (cpu_seconds(forward, 3) if home else min(_clock(forward) for _ in range(3)))
+
+
+def _device_product(device: str, rng: np.random.Generator) -> float:
+    """Operations a second of a matching's product on a device, as it is made there, by the clock."""
+    multiply, n = product_on(device), _ON_DEVICE
+    assert multiply is not None  # it is so for the CPU alone
+    rows = rng.standard_normal((n, n // 2), dtype=np.float32)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     similarity = partial(multiply, unit, unit)
     similarity()
-    matched = min(_clock(similarity) for _ in range(3))
-    return OnDevice(product=n**3 / matched, forward=n**3 / 2 / passed)
+    return n**3 / min(_clock(similarity) for _ in range(3))
 
 
 def _clock(work: Callable[[], object]) -> float:

@@ -344,11 +344,13 @@ class Estimate:
         if self.workers > 1:
             return low / self.workers, high / self.workers
         threaded = sum(n for name, n in self.compared.items() if LAWS[name].threaded)
-        threaded += 0.0 if self.rates.device else self.products + self.passes  # of a device they are by the clock
+        threaded += (
+            0.0 if self.rates.device_product else self.products + self.passes
+        )  # of a device they are by the clock
         saved = threaded * (1 - 1 / self.rates.threads)
         if len(self.plan.models) == 2:  # which are hashed, and read, side by side
             saved += (self.hashing + self.reading + self.order) * (1 - 1 / min(self.rates.threads, 2))
-        side_by_side = 1 - 1 / self.rates.cores if self.rates.device else 0.0
+        side_by_side = 1 - 1 / self.rates.cores if self.rates.device_product else 0.0
         easy, hard = (side_by_side * assigned for assigned in self.assignments)
         return low - saved - easy, high - saved - hard
 
@@ -481,8 +483,7 @@ def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
     vocabulary = model.anatomy.vocab_size if law.predicts else 0
     if law.predicts:  # and a run that is rounded
         tokens += min(SEQUENCES, options.n_sequences) * options.sequence_length
-    multiplied = rates.device.forward if rates.device else rates.product
-    seconds = _FORWARD * 2.0 * (inside + vocabulary * model.anatomy.width) * tokens / multiplied
+    seconds = _FORWARD * 2.0 * (inside + vocabulary * model.anatomy.width) * tokens / rates.forward
     return seconds + _PREDICTED * tokens * vocabulary / rates.divergence
 
 
@@ -491,7 +492,7 @@ def _loading(model: Model, laws: Sequence[Law], options: Options, rates: Rates) 
     stored = runs_by_blocks(model.checkpoint, options.dtype)
     if stored is None:
         return _LOAD * _numbers(model) / rates.turned
-    if rates.device:  # which turns them itself, and keeps them: they are read, and sent
+    if rates.device_product:  # it turns them itself, and keeps them: they are read, and sent
         return whole_bytes(model) / rates.read
     if stored == options.dtype:  # used as they are mapped
         return 0.0

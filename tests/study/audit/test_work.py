@@ -4,7 +4,7 @@ from provlab.planning.rates import PowerLaw, Rates
 from provlab_study.audit import work
 
 RATES = Rates(
-    product=1e11, threads=1.0, prepared=1e8, read=1e9, hashed=1e9, turned=1e9, ordered=1e9,
+    product=1e11, forward=1e11, threads=1.0, prepared=1e8, read=1e9, hashed=1e9, turned=1e9, ordered=1e9,
     lengths=1e9, near=1e9, decomposed=1e9, call=1e-3, permuted=1e8, divergence=1e8,
     easy=PowerLaw(256, 1e-2, 2.0), hard=PowerLaw(256, 1e-1, 2.0), cores=2,
 )  # fmt: skip
