@@ -54,6 +54,13 @@ two runs: all 0.95 and 0.94; run models 0.98, 1.00; phi_unseen 0.82, 0.80; multi
 sorted? 0.91, 0.77; canonical form 1.01, 0.85; phi_l2 1.06, 0.99; hash 1.17, 0.92; read 1.15, 1.04; load models 1.57,
 1.28 (1.0 s of 119; since then the plan counts a quarter more for embeddings and head).
 
+On the same machine OPENBLAS_CORETYPE had been set to Haswell, so that numpy multiplied with vectors of half the length
+that it would choose. Without it, at 88777488, run models stood at 1.81: torch's library does not use the longer ones on
+an AMD, and the plan took numpy's pace for both. It measures torch's own now. At 6462f783: all 0.87; run models 0.83,
+phi_unseen 0.82, multiply 1.00, assign 1.00, sorted? 0.99, canonical form 0.95, hash 1.08, load models 1.23, phi_l2
+1.13, read 1.08. phi_e stood at 2 until the plan counted that its columns are laid apart and looked at (1.25 since), and
+phi_axes at 0.95, stream_score at 0.66, which is the most that it takes.
+
 Peaks of memory of four blocks with 1,024 by 2,816 units: phi_u 0.92, phi_l2 0.72, phi_jsd 1.23 of the plan's; phi_h
 1.17 and phi_match 1.05, 0.82 and 0.66 before the plan counted rows that wait once.
 """
@@ -67,7 +74,7 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -91,6 +98,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.models.weights import WeightFiles
 from provlab.planning import shapes
+from provlab.planning.laws import LAWS
 from provlab.planning.rates import measure_rates
 from provlab.planning.study import Estimate, estimate, plan
 from provlab.statistics import order
@@ -104,9 +112,16 @@ _TEXT = "a text that no model knows, as none has a tokenizer: ids are drawn at r
 
 
 class Stopwatch:
-    """Seconds of the processor by line, each without the lines that are called meanwhile."""
+    """Seconds of the processor by line, each without the lines that are called meanwhile.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    whole
+        Lines that keep the lines called meanwhile, as the plan counts them.
+    """
+
+    def __init__(self, whole: Collection[str]) -> None:
+        self._whole = whole
         self.seconds: dict[str, float] = defaultdict(float)
         self._open: list[str] = []
         self._since = 0.0
@@ -134,7 +149,8 @@ class Stopwatch:
         @functools.wraps(function)
         def call(*arguments: Any, **settings: Any) -> Any:
             main = threading.current_thread() is threading.main_thread()
-            with self.line(line) if main else nullcontext():
+            kept = bool(self._open) and self._open[-1] in self._whole
+            with self.line(line) if main and not kept else nullcontext():
                 return function(*arguments, **settings)
 
         return call
@@ -219,7 +235,7 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, 
     opened = open_models(list(sources))
     options = with_common_vocabulary(options, opened.models, names)
     estimated = estimate(opened.models, names, options, rates)
-    watch = Stopwatch()
+    watch = Stopwatch({f"compare {name}" for name in names if LAWS[name].seconds and not LAWS[name].weighed})
     with ExitStack() as stack:
         _watch(stack, watch, names)
         if apart:

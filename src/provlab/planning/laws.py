@@ -10,6 +10,9 @@ from provlab.statistics.phi_e import ways
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 from provlab.statistics.phi_unseen import MOST
 
+_OVER_COLUMNS = (
+    8  # passes over an embedding, at the same pace, that phi_e takes: its columns apart, alive, of length one
+)
 _PASSES = 6  # over an embedding, at the pace of unit rows, in which phi_unseen looks for rows that were not trained
 
 
@@ -81,8 +84,10 @@ def _permuted_mlps(model: Model, options: Options, rates: Rates) -> float:
 
 
 def _embeddings(model: Model, options: Options, rates: Rates) -> float:
+    """One matching of the columns of two embeddings, of which it is asked, too, whether they are sorted."""
     tokens, width = model.anatomy.vocab_size, model.anatomy.width
-    return rates.hard(width) + 2.0 * tokens * width**2 / rates.product
+    looked_at = 2 * tokens * width * (_OVER_COLUMNS / rates.prepared + 1 / rates.ordered)
+    return looked_at + rates.hard(width) + 2.0 * tokens * width**2 / rates.product
 
 
 def _axes(model: Model, options: Options, rates: Rates) -> float:
