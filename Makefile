@@ -60,6 +60,7 @@ IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.genera
 	touch .venv/.installing; echo "installing into .venv what requirements.lock names: minutes the first time"; \
 	.venv/bin/python -m pip install --quiet --no-input --no-compile -r requirements.lock; \
 	PYTHONDONTWRITEBYTECODE= .venv/bin/python -W ignore -c 'import $(IMPORTED)' > /dev/null 2>&1 & \
+	trap 'kill $$! 2>/dev/null || true' EXIT; \
 	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; wait; \
 	rm -f .venv/.installing; touch $@
 

@@ -85,7 +85,7 @@ def _plan_diff(arguments: argparse.Namespace) -> int:
     if len(sketch.models) != 2:
         raise InputError(f"diff compares two models, not {len(sketch.models)}")
     length, n = getattr(arguments, "sequence_length", 25), getattr(arguments, "n_sequences", 4000)
-    dtype = getattr(arguments, "dtype", "float32")
+    dtype = diff.checked_dtype(getattr(arguments, "dtype", "float32"))
     rates = measure_rates(dtype=dtype)
     works = {
         name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()

@@ -61,6 +61,13 @@ class Work:
     exchange_gpu_seconds: float
 
 
+def checked_dtype(dtype: str) -> str:
+    """Return the dtype of a comparison's weights; raise InputError unless models run in it."""
+    if dtype not in _BYTES:
+        raise InputError(f"dtype must be one of {', '.join(_BYTES)}, not {dtype}")
+    return dtype
+
+
 def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work:
     """Say what one model does for `provlab.diff` with one temper.
 
@@ -77,8 +84,6 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     """
     if length < 2 or n < 1:
         raise InputError(f"a comparison needs inputs of 2 tokens or more and one sequence, not {length} and {n}")
-    if dtype not in _BYTES:
-        raise InputError(f"dtype must be one of {', '.join(_BYTES)}, not {dtype}")
     config = model.checkpoint.config
     context = config.get("max_position_embeddings", config.get("n_positions", length))
     if length > context:
@@ -92,7 +97,7 @@ def work(model: Model, *, length: int, n: int, dtype: str, rates: Rates) -> Work
     read = length - 1  # tokens of a sequence that go through the model: the last predicts nothing that is there
     written, judged = n, 2 * n + N_PIECES
     tokens = (written + judged) * read
-    bytes_each = _BYTES[dtype]
+    bytes_each = _BYTES[checked_dtype(dtype)]
     weights = sum(sizes.values()) * bytes_each
     chain = min(-(-n // N_CHAINS), AT_ONCE["cpu"])  # sequences written side by side, if their keys and values fit
     each = length * 2 * anatomy.n_blocks * width * bytes_each

@@ -10,10 +10,9 @@ from provlab.statistics.phi_e import ways
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 from provlab.statistics.phi_unseen import MOST
 
-_OVER_COLUMNS = (
-    8  # passes over an embedding, at the same pace, that phi_e takes: its columns apart, alive, of length one
-)
-_PASSES = 6  # over an embedding, at the pace of unit rows, in which phi_unseen looks for rows that were not trained
+# Passes over an embedding, at the pace of unit rows: phi_e lays its columns apart, asks which are alive and brings them
+# to length one; phi_unseen looks for rows that were not trained.
+_OVER_COLUMNS, _PASSES = 8, 6
 
 
 @dataclass(frozen=True)

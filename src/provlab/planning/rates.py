@@ -83,7 +83,7 @@ class Rates:
         Floating point operations of a float32 matrix product of numpy's.
     forward : float
         The same of a product of torch's, in the dtype in which models run; on a device, by the clock. The two libraries
-        need not be equally fast: on AMD's processors torch's takes vectors of half the length that numpy's takes.
+        need not be equally fast: on an AMD EPYC torch's took vectors of half the length that numpy's took.
     threads : float
         CPU seconds that a product uses in a second by the clock: the threads that it keeps busy.
     prepared : float
@@ -172,7 +172,7 @@ def measure_rates(*, seed: int = 0, device: str = "cpu", dtype: str = "float32",
     content = os.urandom(2**20) * (_FILE // 2**20)
     return Rates(
         product=2 * 2048**3 / (alone * threads),
-        forward=_forward(device, dtype) / (threads if there is of else 1.0),
+        forward=_forward(device, dtype) / (threads if device == "cpu" else 1.0),
         threads=threads,
         prepared=large.size / cpu_seconds(lambda: unit_rows(large), 2),
         read=_from_disk(content) if file is None or file.stat().st_size < _FILE else read_rate(file),

@@ -344,9 +344,8 @@ class Estimate:
         if self.workers > 1:
             return low / self.workers, high / self.workers
         threaded = sum(n for name, n in self.compared.items() if LAWS[name].threaded)
-        threaded += (
-            0.0 if self.rates.device_product else self.products + self.passes
-        )  # of a device they are by the clock
+        if not self.rates.device_product:  # those of a device are by the clock
+            threaded += self.products + self.passes
         saved = threaded * (1 - 1 / self.rates.threads)
         if len(self.plan.models) == 2:  # which are hashed, and read, side by side
             saved += (self.hashing + self.reading + self.order) * (1 - 1 / min(self.rates.threads, 2))

@@ -166,6 +166,7 @@ def _title_and_sentence(path: Path) -> tuple[str, str]:
     def plain(text: str) -> str:
         return " ".join(re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", text).split())
 
-    title, *paragraphs = readable(path).cells[0].source.split("\n\n")
+    cells = readable(path).cells
+    title, *paragraphs = cells[0].source.split("\n\n") if cells else [path.stem]
     finding = plain(paragraphs[0]) if paragraphs else ""
     return plain(title).lstrip("# "), re.split(r"(?<=[.?]) ", finding)[0]

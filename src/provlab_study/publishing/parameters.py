@@ -69,7 +69,7 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
     try:
         tree = ast.parse(source)
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
-    except (SyntaxError, tokenize.TokenError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
         raise ParameterError(f"the parameters cell of {path} is no Python ({one_line(error)}); restore it") from error
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     declared = {}
@@ -92,9 +92,11 @@ def _source(path: Path) -> str:
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         cells, *_ = (notebook[key] for key in ("cells", "metadata", "nbformat", "nbformat_minor"))  # each has all four
-        sources = [cell["source"] for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+        sources = [cell["source"] for cell in cells if "parameters" in [*cell["metadata"].get("tags", [])]]
         return "".join(sources[0]) if sources else ""  # one text, or its lines
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except KeyError as error:
+        raise ParameterError(f"{path} is no notebook that can be read (it lacks {error}); restore it") from error
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
 
 

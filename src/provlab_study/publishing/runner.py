@@ -35,7 +35,8 @@ from provlab_study.publishing.reach import reached
 CHAPTERS = Path(str(resources.files("provlab_study")))
 FINISHES = "run.finish()"  # the call with which an experiment leaves its records
 # what nbformat raises on a file that is no notebook
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, nbformat.ValidationError, nbformat.reader.NotJSONError)
+_BROKEN = (nbformat.ValidationError, nbformat.reader.NotJSONError)
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, *_BROKEN)
 SOCKET_PATH = 90  # bytes of the path of a socket, of which a system takes a hundred or so
 
 

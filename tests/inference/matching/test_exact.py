@@ -294,6 +294,26 @@ def test_a_noisy_copy_is_matched_without_most_of_the_product(tried, noise, unsig
     assert match_shuffled(B, A, seed=0, unsigned=unsigned).certified
 
 
+def test_a_row_that_is_almost_one_column_keeps_what_it_has_beside_it(tried):
+    """Its entry there rounds to 1, and the root of what is missing is a thousand times the rounding: by hand."""
+    n, k = 200, 31
+    rng, shared = np.random.default_rng(0), np.ones(31) / 31**0.5
+    Z = rng.normal(size=(n, k))
+    Z -= np.outer(Z @ shared, shared)
+    B = np.zeros((n + 1, 512))
+    B[:n, 1 : k + 1] = Z / np.linalg.norm(Z, axis=1, keepdims=True)
+    A = B[:n].copy()
+    A[:, 0] = 0.5
+    A[0], B[0] = 0, 0
+    A[0, 0], A[0, 1 : k + 1], A[0, -1] = 1, 1.5e-4 * shared, 1.8e-4
+    B[0, -1], B[n, 1 : k + 1] = 1, shared  # cosines of 1.8e-4 and 1.5e-4 with the row
+    A, B = A.astype(np.float32), B.astype(np.float32)
+    result = match(A, B)
+    assert result.certified
+    assert result.indices[0] == 0
+    assert result.objective == pytest.approx(objective_by_scipy(cosines_by_definition(A, B)), abs=1e-12)
+
+
 def test_independent_pairs_and_rows_that_want_the_same_column_are_declined(tried):
     rng = np.random.default_rng(10)
     A, B = rng.normal(size=(2, 400, 512)).astype(np.float32)

@@ -32,9 +32,10 @@ def test_they_show_with_type_default_and_help(path):
     assert (result["free"].kind, result["free"].help) == ("", "")
 
 
-def test_a_cell_that_is_no_python(tmp_path):
+@pytest.mark.parametrize("cell", ["seed: int = ", f"seed = {'-' * 100_000}1"], ids=["unfinished", "too deep"])
+def test_a_cell_that_is_no_python(tmp_path, cell):
     with pytest.raises(ParameterError, match="is no Python"):
-        parameters_of(write(tmp_path / "x.ipynb", "1", parameters="seed: int = "))
+        parameters_of(write(tmp_path / "x.ipynb", "1", parameters=cell))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,8 @@ def test_a_notebook_without_parameters_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "no notebook", "[]", "{}", '{"cells": 3}', '{"nbformat": 4, "cells": []}']
+    "content",
+    ["", "{", "no notebook", "[]", "{}", '{"cells": 3}', '{"nbformat": 4, "cells": []}', "[" * 200_000],
 )
 def test_a_file_that_is_no_notebook(tmp_path, content):
     path = tmp_path / "x.ipynb"

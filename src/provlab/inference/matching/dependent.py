@@ -22,6 +22,7 @@ SHARES = (1 / 16, 1 / 8, 1 / 4, 3 / 8)  # of the columns that are taken
 SINGLE = 12  # a cosine computed alone costs as much as so many in a product
 SAVING = 0.6  # of the whole product, at most, or it is not tried
 ROWS = 512  # of one block of the product
+_ROUNDED = 2.0**-22  # twice what float32 entries add to the squared length of a row of length one, at most
 
 Part = tuple[NDArray[np.float32], NDArray[np.float32]]  # rows over the few columns, and their lengths over the rest
 
@@ -92,7 +93,8 @@ def columns_worth_taking(first: UnitRows, second: UnitRows, unsigned: bool) -> N
 
 def _split(unit: NDArray[np.float32], few: NDArray[np.int64]) -> Part:
     part = np.take(unit, few, axis=1)
-    rest = 1 - np.einsum("ij,ij->i", part, part, dtype=np.float64)  # (n,): what the other columns hold
+    # (n,): what the other columns hold, at most; entries were rounded, and a root makes the error of a small rest large
+    rest = 1 + _ROUNDED - np.einsum("ij,ij->i", part, part, dtype=np.float64)
     return part, np.sqrt(rest.clip(0)).astype(np.float32)
 
 
