@@ -58,9 +58,9 @@ On the same machine OPENBLAS_CORETYPE had been set to Haswell, so that numpy mul
 that it would choose. Without it, at 88777488, run models stood at 1.81: torch's library does not use the longer ones on
 an AMD, and the plan took numpy's pace for both. It measures torch's own now. At 6462f783: all 0.87; run models 0.83,
 phi_unseen 0.82, multiply 1.00, assign 1.00, sorted? 0.99, canonical form 0.95, hash 1.08, load models 1.23, phi_l2
-1.13, read 1.08. Of the other statistics phi_e took twice what was planned, until the plan counted that its columns are
-laid apart and looked at, and 1.25 times since; phi_axes 0.95; stream_score 0.66, for which the plan gives the most that
-it can take.
+1.13, read 1.08. phi_e, which runs where it is named, took twice what was planned, until the plan counted that its
+columns are laid apart and looked at, and 1.25 times since; phi_axes 0.95; stream_score 0.66, for which the plan gives
+the most that it can take.
 
 Peaks of memory of four blocks with 1,024 by 2,816 units: phi_u 0.92, phi_l2 0.72, phi_jsd 1.23 of the plan's; phi_h
 1.17 and phi_match 1.05, 0.82 and 0.66 before the plan counted rows that wait once.
