@@ -45,6 +45,7 @@ env: $(READY) ## make .venv from requirements.lock (a conda environment named pr
 
 # pip would compile all modules, for a minute: those that commands and notebooks import are compiled by importing them
 # once, also where PYTHONDONTWRITEBYTECODE is set, as in many containers; each command would compile them again there.
+# It goes on beside the project's own installing, and ends with make.
 IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.generation, peft, matplotlib.pyplot, seaborn, \
     pandas, numba, scipy.optimize, scipy.stats, papermill, nbclient, ipykernel.kernelapp
 # .installing marks a set-up that has begun: found at the start, it was interrupted and is begun again from nothing.
@@ -61,7 +62,7 @@ IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.genera
 	.venv/bin/python -m pip install --quiet --no-input --no-compile -r requirements.lock; \
 	PYTHONDONTWRITEBYTECODE= .venv/bin/python -W ignore -c 'import $(IMPORTED)' > /dev/null 2>&1 & \
 	trap 'kill $$! 2>/dev/null || true' EXIT; \
-	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; wait; \
+	.venv/bin/python -m pip install --quiet --no-input --no-deps -e . -e src/provlab_study; wait; trap - EXIT; \
 	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes

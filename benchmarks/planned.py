@@ -99,7 +99,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.models.weights import WeightFiles
 from provlab.planning import shapes
-from provlab.planning.laws import LAWS
+from provlab.planning.laws import LAWS, NO_LAW
 from provlab.planning.rates import measure_rates
 from provlab.planning.study import Estimate, estimate, plan
 from provlab.statistics import order
@@ -236,7 +236,8 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, 
     opened = open_models(list(sources))
     options = with_common_vocabulary(options, opened.models, names)
     estimated = estimate(opened.models, names, options, rates)
-    watch = Stopwatch({f"compare {name}" for name in names if LAWS[name].seconds and not LAWS[name].weighed})
+    laws = {name: LAWS.get(name, NO_LAW) for name in names}
+    watch = Stopwatch({f"compare {name}" for name, law in laws.items() if law.seconds and not law.weighed})
     with ExitStack() as stack:
         _watch(stack, watch, names)
         if apart:
