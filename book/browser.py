@@ -49,6 +49,7 @@ class Browser:
         self._session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network"):
             self.ask(f"{domain}.enable")
+        self.ask("Page.setLifecycleEventsEnabled", enabled=True)  # these name the load that they belong to
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command and return its answer; what happens in between is kept in `events`."""
@@ -97,9 +98,11 @@ class Browser:
     def open(self, page: Path) -> None:
         """Load a page and wait until its equations are drawn."""
         self.events.clear()
-        if error := self.ask("Page.navigate", url=page.resolve().as_uri()).get("errorText"):
+        load = self.ask("Page.navigate", url=page.resolve().as_uri())
+        if error := load.get("errorText"):
             raise OSError(f"{page.name}: {error}")
-        while not any(event["method"] == "Page.loadEventFired" for event in self.events):
+        loaded = {"name": "load", "loaderId": load["loaderId"]}  # an earlier load may end only now
+        while not any(loaded.items() <= event["params"].items() for event in self.events):
             self.events.append(self._next())
         self.value(READY)
 

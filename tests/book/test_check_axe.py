@@ -1,5 +1,7 @@
 """The check in a browser is itself checked: each fault it looks for is planted once. Skipped without a Chromium."""
 
+import json
+import os
 import sys
 
 import check_axe
@@ -78,3 +80,29 @@ def test_a_folder_without_a_page_is_no_book(tmp_path, chromium, monkeypatch, cap
     monkeypatch.setattr(sys, "argv", ["check_axe.py", str(tmp_path)])
     assert check_axe.main() == 1
     assert "holds no page" in capsys.readouterr().err
+
+
+def test_the_end_of_an_earlier_load_is_not_taken_for_the_page_s(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[check_axe.Browser.__module__], "PATIENCE", 0.3)
+    (read, says), (letterbox, asks) = os.pipe(), os.pipe()
+
+    def say(*messages):
+        os.write(says, b"".join(json.dumps(message).encode() + b"\0" for message in messages))
+
+    def ended(load):
+        return {"method": "Page.lifecycleEvent", "params": {"name": "load", "loaderId": load}}
+
+    say({"id": 1, "result": {"targetId": "page"}}, {"id": 2, "result": {"sessionId": "one"}})
+    say(*({"id": n, "result": {}} for n in (3, 4, 5, 6)))
+    chromium = check_axe.Browser(asks, read)
+    say(ended("old"), {"id": 7, "result": {"loaderId": "new"}})
+    say({"method": "Page.loadEventFired", "params": {}}, ended("old"))
+    with pytest.raises(OSError, match="it said nothing"):
+        chromium.open(tmp_path)
+    assert b"Runtime.evaluate" not in os.read(letterbox, 1 << 16)  # the script of a page that is not there yet
+    say({"id": 8, "result": {"loaderId": "newest"}}, ended("newest"))
+    say({"id": 9, "result": {"result": {"value": True}}})
+    chromium.open(tmp_path)
+    assert b"Runtime.evaluate" in os.read(letterbox, 1 << 16)
+    for end in (read, says, letterbox, asks):
+        os.close(end)

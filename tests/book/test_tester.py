@@ -159,7 +159,6 @@ def choose(page, side, bytes_, name="theirs.safetensors"):
 
 
 def restore(page):
-    page.value("(() => { location.reload(); return true; })()")
     page.open(page.path)
     page.value("provlab.tester.ready.then(() => true)")
 
