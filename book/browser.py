@@ -81,6 +81,15 @@ class Browser:
         message, self._buffer = self._buffer.split(b"\0", 1)
         return json.loads(message)
 
+    def _heard(self, start: int, **parameters: str) -> int:
+        """Wait for an event with these parameters, the earliest that of index `start`; return the index after it."""
+        while True:
+            if start == len(self.events):
+                self.events.append(self._next())
+            start += 1
+            if parameters.items() <= self.events[start - 1]["params"].items():
+                return start
+
     def value(self, script: str) -> Any:
         """Return what a script, or the promise that it gives, comes to on the page."""
         answer = self.ask("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
@@ -101,9 +110,8 @@ class Browser:
         load = self.ask("Page.navigate", url=page.resolve().as_uri())
         if error := load.get("errorText"):
             raise OSError(f"{page.name}: {error}")
-        loaded = {"name": "load", "loaderId": load["loaderId"]}  # an earlier load may end only now
-        while not any(loaded.items() <= event["params"].items() for event in self.events):
-            self.events.append(self._next())
+        begun = self._heard(0, name="init", loaderId=load["loaderId"])  # the end of an earlier load may come only now
+        self._heard(begun, name="load", frameId=load["frameId"])  # of this page, or of one that it sends us to
         self.value(READY)
 
     def requests(self) -> list[str]:

@@ -89,20 +89,29 @@ def test_the_end_of_an_earlier_load_is_not_taken_for_the_page_s(tmp_path, monkey
     def say(*messages):
         os.write(says, b"".join(json.dumps(message).encode() + b"\0" for message in messages))
 
-    def ended(load):
-        return {"method": "Page.lifecycleEvent", "params": {"name": "load", "loaderId": load}}
+    def lifecycle(name, load):
+        return {"method": "Page.lifecycleEvent", "params": {"name": name, "loaderId": load, "frameId": "page"}}
 
     say({"id": 1, "result": {"targetId": "page"}}, {"id": 2, "result": {"sessionId": "one"}})
     say(*({"id": n, "result": {}} for n in (3, 4, 5, 6)))
     chromium = check_axe.Browser(asks, read)
-    say(ended("old"), {"id": 7, "result": {"loaderId": "new"}})
-    say({"method": "Page.loadEventFired", "params": {}}, ended("old"))
+    say(lifecycle("init", "old"), {"id": 7, "result": {"loaderId": "new", "frameId": "page"}})
+    say({"method": "Page.loadEventFired", "params": {}}, lifecycle("load", "old"))
     with pytest.raises(OSError, match="it said nothing"):
         chromium.open(tmp_path)
     assert b"Runtime.evaluate" not in os.read(letterbox, 1 << 16)  # the script of a page that is not there yet
-    say({"id": 8, "result": {"loaderId": "newest"}}, ended("newest"))
+    say({"id": 8, "result": {"loaderId": "newest", "frameId": "page"}})
+    say(lifecycle("init", "newest"), lifecycle("load", "newest"))
     say({"id": 9, "result": {"result": {"value": True}}})
     chromium.open(tmp_path)
     assert b"Runtime.evaluate" in os.read(letterbox, 1 << 16)
     for end in (read, says, letterbox, asks):
         os.close(end)
+
+
+def test_a_page_that_sends_us_to_another_is_opened_there(tmp_path, chromium):
+    (tmp_path / "there.html").write_text("<!DOCTYPE html><title>there</title>", encoding="utf-8")
+    sends = tmp_path / "index.html"
+    sends.write_text("<!DOCTYPE html><script>location.replace('there.html')</script>", encoding="utf-8")
+    chromium.open(sends)
+    assert chromium.value("document.title") == "there"
