@@ -8,13 +8,13 @@ from pathlib import Path
 from provlab import plugins
 from provlab import statistics as registry
 from provlab.api import described, fitting, with_text
-from provlab.engine.lineage import Lineage
 from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.models import part
 from provlab.report.family import check_primary
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options, devices_elsewhere
 
