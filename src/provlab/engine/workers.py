@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 
 from provlab import machine
 from provlab.engine.jobs import Done, Job, Task, do
+from provlab.engine.passes import ForwardPass
 from provlab.errors import WorkerError
 
 BREAKDOWNS = 3  # in a row, with no job finished in between: then the next try would end the same way
@@ -66,9 +67,8 @@ def completed(
         known = len(left)
         try:
             with processes(workers) if executor is None else nullcontext(executor) as pool:
-                for jobs in (False, True):
-                    wave = {i: task for i, task in left.items() if isinstance(task, Job) is jobs}
-                    for i, done in _handed_out(pool, wave):
+                for kind in (ForwardPass, Job):
+                    for i, done in _handed_out(pool, {i: task for i, task in left.items() if isinstance(task, kind)}):
                         yield left.pop(i), done
         except BrokenExecutor:
             breakdowns = 1 if len(left) < known else breakdowns + 1
@@ -81,44 +81,36 @@ def completed(
 
 
 def _handed_out(pool: Executor, tasks: dict[int, Task]) -> Iterator[tuple[int, Done]]:
-    """Yield what becomes of each task; a broken pool fails all that it had at once, and raises when these are through.
+    """Yield what becomes of each task, as it comes; so a pool that breaks has given all that was finished before.
 
     Raises
     ------
     BrokenExecutor
         The pool broke.
+    WorkerError
+        A cluster gave a task up.
     """
     futures: dict[Future[Done], int] = {}
-    broken = None
     try:
-        try:
-            for i, task in tasks.items():
-                futures[pool.submit(do, task)] = i
-        except BrokenExecutor as error:
-            broken = error
+        for i, task in tasks.items():
+            futures[pool.submit(do, task)] = i
         for future in as_completed(futures):
             try:
                 done = future.result()
-            except BrokenExecutor as error:
-                broken = error
-            except (Exception, CancelledError) as error:
-                raise _explained(error, tasks[futures[future]]) from error
-            else:
-                yield futures[future], done
+            except Exception as error:
+                if why := _given_up(error):
+                    raise WorkerError(f"{tasks[futures[future]].name} was {why}; what was finished is kept") from error
+                raise  # the pool broke, or the program has a fault
+            yield futures[future], done
     finally:
         for future in futures:
             future.cancel()
-    if broken is not None:
-        raise broken
 
 
-def _explained(error: BaseException, task: Task) -> BaseException:
-    """Turn a cluster's own error into one line; a fault of the program stays what it is."""
-    text = " ".join(str(error).split())[:200]
+def _given_up(error: Exception) -> str | None:
+    """Say why a cluster gave a task up; None for other errors."""
     if isinstance(error, CancelledError):
-        return WorkerError(f"{task.name} was cancelled: the scheduler has gone; what was finished is kept")
+        return "cancelled: the scheduler has gone"
     if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
-        return WorkerError(
-            f"{task.name} was given up by the cluster ({type(error).__name__}: {text}); what was finished is kept"
-        )
-    return error
+        return f"given up by the cluster ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    return None
