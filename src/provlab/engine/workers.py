@@ -5,16 +5,16 @@ into the store as they come: one writer, and a crashed worker loses its current 
 """
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 from provlab import machine
 from provlab.engine.jobs import Done, Job, Task, do
 from provlab.engine.passes import ForwardPass
 from provlab.errors import WorkerError
+from provlab.processes import THREADS, end_with_parent, starting_with
 
 BREAKDOWNS = 3  # in a row, with no job finished in between: then the next try would end the same way
 
@@ -26,26 +26,22 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     They are ended in the middle of their jobs where an error leaves the context.
     """
     threads = str(max(1, machine.cores() // workers))
-    added = {name: threads for name in machine.THREADS if name not in os.environ}  # what the user set himself stays
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
-    os.environ.update(added)
-    try:
-        yield pool
-        pool.shutdown()
-    except BaseException:
-        for process in list((getattr(pool, "_processes", None) or {}).values()):  # public from Python 3.14 on
-            process.terminate()
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+    with starting_with(dict.fromkeys(THREADS, threads)):
+        try:
+            yield pool
+            pool.shutdown()
+        except BaseException:
+            for process in list((getattr(pool, "_processes", None) or {}).values()):  # public from Python 3.14 on
+                process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
 
 def _begin() -> None:
     """Begin as a worker: the parent handles Ctrl-C, and this process ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    machine.end_with_parent()
+    end_with_parent()
 
 
 def completed(
@@ -65,42 +61,44 @@ def completed(
     breakdowns = 0
     while left:
         known = len(left)
-        try:
-            with processes(workers) if executor is None else nullcontext(executor) as pool:
-                for kind in (ForwardPass, Job):
-                    for i, done in _handed_out(pool, {i: task for i, task in left.items() if isinstance(task, kind)}):
-                        yield left.pop(i), done
-        except BrokenExecutor:
-            breakdowns = 1 if len(left) < known else breakdowns + 1
-            if executor is not None or breakdowns > BREAKDOWNS:
-                raise WorkerError(
-                    f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].name}, and "
-                    "said nothing; most often the machine has too little memory (lower memory or workers), or a "
-                    'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
-                ) from None
+        with processes(workers) if executor is None else nullcontext(executor) as pool:
+            for kind in (ForwardPass, Job):
+                wave = {i: task for i, task in left.items() if isinstance(task, kind)}
+                for i, done in _handed_out(pool, wave):
+                    yield left.pop(i), done
+                if wave.keys() & left.keys():  # the pool broke
+                    break
+        breakdowns = 1 if len(left) < known else breakdowns + 1
+        if left and (executor is not None or breakdowns > BREAKDOWNS):
+            raise WorkerError(
+                f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].name}, and said "
+                "nothing; most often the machine has too little memory (lower memory or workers), or a script that "
+                'starts workers lacks if __name__ == "__main__"; what was finished is kept'
+            )
 
 
 def _handed_out(pool: Executor, tasks: dict[int, Task]) -> Iterator[tuple[int, Done]]:
-    """Yield what becomes of each task, as it comes; so a pool that breaks has given all that was finished before.
+    """Yield what becomes of each task, as it comes; nothing of those that a pool had in hand when it broke.
 
     Raises
     ------
-    BrokenExecutor
-        The pool broke.
     WorkerError
         A cluster gave a task up.
     """
     futures: dict[Future[Done], int] = {}
     try:
-        for i, task in tasks.items():
-            futures[pool.submit(do, task)] = i
+        with suppress(BrokenExecutor):
+            for i, task in tasks.items():
+                futures[pool.submit(do, task)] = i
         for future in as_completed(futures):
             try:
                 done = future.result()
+            except BrokenExecutor:
+                continue
             except Exception as error:
                 if why := _given_up(error):
                     raise WorkerError(f"{tasks[futures[future]].name} was {why}; what was finished is kept") from error
-                raise  # the pool broke, or the program has a fault
+                raise
             yield futures[future], done
     finally:
         for future in futures:
