@@ -78,7 +78,7 @@ def completed(
 
 
 def _handed_out(pool: Executor, tasks: dict[int, Task]) -> Iterator[tuple[int, Done]]:
-    """Yield what becomes of each task, as it comes; nothing of those that a pool had in hand when it broke.
+    """Yield what becomes of each task, as it comes; nothing of those that were not finished when a pool broke.
 
     Raises
     ------

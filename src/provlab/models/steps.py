@@ -47,7 +47,7 @@ def batch_with_logits(length: int, vocab_size: int) -> int:
 
 @dataclass
 class SharedRun:
-    """What several callers that run one model share, until the last of them is done (`Checkpoint.loaded_once`).
+    """A model, loaded once and run for several callers until the last of them is done (`Checkpoint.loaded_once`).
 
     Attributes
     ----------
