@@ -20,8 +20,8 @@ import numpy as np
 from cost import Cost, measure
 from scipy.optimize import linear_sum_assignment
 
-from provlab import machine
 from provlab.inference.matching import assign, match
+from provlab.processes import THREADS
 from provlab_study.how_it_scales.measure import KINDS, exponent, pair
 
 SIZES = [2048, 4096, 8192]
@@ -102,7 +102,7 @@ WAYS = {"match": match, "reference": reference_way}
 
 def in_fresh_process(way: str, rows: int, columns: int, threads: int | None = None) -> Cost:
     """Cost of one way on independent rows; how many threads a process uses is settled when its libraries are loaded."""
-    limits = {} if threads is None else dict.fromkeys(machine.THREADS, str(threads))
+    limits = {} if threads is None else dict.fromkeys(THREADS, str(threads))
     command = [sys.executable, __file__, "--peak", way, str(rows), str(columns)]
     done = subprocess.run(command, env=os.environ | limits, capture_output=True, text=True, check=True)
     return Cost(**json.loads(done.stdout))

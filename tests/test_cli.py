@@ -615,7 +615,7 @@ def test_the_full_disk_may_be_that_of_the_results(run, monkeypatch, tmp_path, mo
 def test_a_process_that_works_for_another_leaves_a_ctrl_c_to_that_one():
     code = (
         "import logging, multiprocessing, os, signal, time\n"
-        "from provlab.machine import stoppable, work_for_parent\n"
+        "from provlab.processes import stoppable, work_for_parent\n"
         "def waits():\n"
         "    work_for_parent()\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"

@@ -13,11 +13,11 @@ import pytest
 from planted import comparison
 
 import provlab
-from provlab.engine.lineage import Lineage
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.report.family import LEVEL
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.report.views import Table
 from provlab.statistics import USUAL

@@ -2,21 +2,20 @@
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from pathlib import Path
 
 from provlab import plugins
 from provlab import statistics as registry
 from provlab.api import described, fitting, with_text
-from provlab.engine.lineage import Lineage
 from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.models import part
 from provlab.report.family import check_primary
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Options, devices_elsewhere
+from provlab.statistics.base import Options
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
@@ -80,40 +79,39 @@ def study(
     `concurrent.futures`, such as a Dask cluster's `Client(address).get_executor(pure=False)`; records are the same. A
     script that asks for workers must stand under ``if __name__ == "__main__":``.
     """
-    with devices_elsewhere() if executor is not None else nullcontext():
-        options = Options(**settings)  # type: ignore[arg-type]
-        names = registry.checked_names(statistics, units=options.units)
-        check_primary(primary, names)
-        models = expand(models)
-        for pair in pairs or ():
-            if unknown := set(pair) - set(models):
-                raise InputError(f"pairs name {min(unknown)}, which is not among the models")
-        check_sources(models)
-        budget_for(memory)  # refuses what is no size
-        train_missing(models)
-        in_part = registry.hashes_nothing(names, options.units)
-        opened = open_models(models, allow_pickle=allow_pickle, in_part=in_part)
-        names = names if statistics else fitting(opened, names)
-        options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
-        records = run_pairs(
-            opened,
-            names,
-            options,
-            store=store,
-            blocks=blocks,
-            pairs=pairs,
-            progress=progress,
-            memory=memory,
-            workers=workers,
-            executor=executor,
-        )
-        return StudyReport(
-            described(opened, lent=options.shared is not None),
-            tuple(records),
-            options,
-            primary,
-            fdr,
-            sources=tuple(models),
-            statistics=tuple(names),
-            lineage=Lineage.of(models),
-        )
+    options = Options(**settings, elsewhere=executor is not None)  # type: ignore[arg-type]
+    names = registry.checked_names(statistics, units=options.units)
+    check_primary(primary, names)
+    models = expand(models)
+    for pair in pairs or ():
+        if unknown := set(pair) - set(models):
+            raise InputError(f"pairs name {min(unknown)}, which is not among the models")
+    check_sources(models)
+    budget_for(memory)  # refuses what is no size
+    train_missing(models)
+    in_part = registry.hashes_nothing(names, options.units)
+    opened = open_models(models, allow_pickle=allow_pickle, in_part=in_part)
+    names = names if statistics else fitting(opened, names)
+    options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
+    records = run_pairs(
+        opened,
+        names,
+        options,
+        store=store,
+        blocks=blocks,
+        pairs=pairs,
+        progress=progress,
+        memory=memory,
+        workers=workers,
+        executor=executor,
+    )
+    return StudyReport(
+        described(opened, lent=options.shared is not None),
+        tuple(records),
+        options,
+        primary,
+        fdr,
+        sources=tuple(models),
+        statistics=tuple(names),
+        lineage=Lineage.of(models),
+    )

@@ -22,7 +22,7 @@ def test_the_table_has_the_models_of_the_profile_and_their_lineage():
     assert pinned[: len(PAPER["fetches"])] == [model["id"] for model in PAPER["fetches"]]
     others = {word for line in TEXT.splitlines() if "provlab compare" in line for word in line.split() if "/" in word}
     assert set(pinned[len(PAPER["fetches"]) :]) == others  # which pages have no room for
-    tree = resources.files("provlab") / "engine" / "llama7b_tree.csv"
+    tree = resources.files("provlab") / "report" / "llama7b_tree.csv"
     known = {row["model_id"]: row["parent"] for row in csv.DictReader(tree.read_text().splitlines())}
     assert {item: repositories.table()[item].parent for item in known} == known
 

@@ -144,6 +144,21 @@ def test_an_executor_that_breaks_is_not_ours_to_mend(models, options):
         run(models.values(), options, statistics=["phi_u"], executor=Frail(10**6))
 
 
+def test_no_job_is_handed_out_before_all_passes_are_done(tmp_path):
+    """An executor that breaks at the first pass, and mends itself: the job would find no features."""
+    tried = []
+
+    class Mending(ThreadPoolExecutor):
+        def submit(self, function, task):
+            tried.append(type(task))
+            raise BrokenExecutor("died")
+
+    a_pass = ForwardPass(jobs.Reference("a", "0"), {"phi_h": "key"}, FeatureCache(tmp_path, 0), Options(), FREE)
+    with Mending(1) as executor, pytest.raises(WorkerError, match="the last at a pass of a"):
+        list(completed([a_pass, task()], executor=executor))
+    assert tried == [ForwardPass]
+
+
 def test_any_executor_will_do(models, options, serial, tmp_path):
     with ThreadPoolExecutor(2) as threads:
         assert run(models.values(), options, Store(tmp_path), executor=threads) == serial[0]

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from provlab.engine import rounds
-from provlab.engine.memory import LIBRARIES
+from provlab.engine.memory import LIBRARIES, Allowance
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux says it so")
 
@@ -102,15 +101,15 @@ def test_no_thread_but_the_main_one_traces():
     peaks = []
 
     def work():
-        with rounds.traced() as peak:
+        with (there := Allowance(0)).first_comparison():
             assert not tracemalloc.is_tracing()
             np.ones(1000)
-        peaks.append(peak[0])
+        peaks.append(there.working)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    with rounds.traced() as peak:
+    with (here := Allowance(0)).first_comparison():
         np.ones(1000)
     assert peaks == [0]
-    assert peak[0] >= 8000
+    assert here.working >= 8000

@@ -8,9 +8,9 @@ from planted import comparison, record
 
 from provlab.attest.kin import NOT_TESTED, TESTS, Kin
 from provlab.cli import screen
-from provlab.engine.lineage import Lineage
 from provlab.forest.result import BRIDGE, MERGE, Edge, Family, Forest
 from provlab.report import card
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options
 

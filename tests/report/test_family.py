@@ -6,11 +6,11 @@ import pytest
 from planted import record
 
 import provlab
-from provlab.engine.lineage import Lineage
 from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.report.comparison import Comparison
 from provlab.report.family import FamilyOfTests
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Options
 from provlab.statistics.results import BlockResult, Detail, Outcome

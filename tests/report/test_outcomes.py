@@ -10,7 +10,6 @@ from planted import comparison, record
 
 import provlab
 from provlab import statistics
-from provlab.engine.lineage import Lineage
 from provlab.errors import NotComparableError
 from provlab.inference import allowing, power, pvalues
 from provlab.inference.matching import match, unit_rows
@@ -18,6 +17,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.report.comparison import Comparison
 from provlab.report.family import FamilyOfTests
+from provlab.report.lineage import Lineage
 from provlab.report.outcome import ALIKE, OUTCOMES, REJECTIONS, ROUNDINGS
 from provlab.report.study_report import StudyReport
 from provlab.report.verdict import _smallest_share

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-import provlab.engine
+import provlab.report
 from provlab.errors import ParameterError, ZooError
 from provlab.zoo import codehash, corpus, kinds, reading, recipes
 
-TREE = Path(provlab.engine.__file__).parent / "llama7b_tree.csv"
+TREE = Path(provlab.report.__file__).parent / "llama7b_tree.csv"
 
 
 @pytest.mark.parametrize("edition", ["default", "smoke"])

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from provlab import statistics as registry
-from provlab.engine.lineage import short_names
 from provlab.forest.result import SHOWN
+from provlab.report.lineage import short_names
 from provlab.report.outcome import REJECTIONS
 
 STATEMENT = "https://in-toto.io/Statement/v1"

@@ -23,7 +23,7 @@ from provlab.cli import completion
 from provlab.cli.arguments import Parser
 from provlab.errors import InputError, ProvlabError, one_line
 from provlab.files import cache_dir, closed_above
-from provlab.machine import collect_seldom
+from provlab.processes import collect_seldom
 
 #: command -> what it does, in the order in which the help names them
 COMMANDS = {

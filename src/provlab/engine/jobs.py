@@ -21,15 +21,15 @@ import numpy as np
 
 from provlab import machine
 from provlab.engine.device import product_on
-from provlab.engine.memory import Budget, Pair, nbytes
+from provlab.engine.memory import Allowance, Budget, Pair, nbytes
 from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference, Result, named, too_large
-from provlab.engine.rounds import in_rounds, traced
+from provlab.engine.rounds import in_rounds
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.machine import Beside
 from provlab.models.counting import Count, counting
-from provlab.models.held import Held, make_room, once
+from provlab.models.held import Held, once
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options
 from provlab.statistics.results import BlockResult
@@ -79,18 +79,11 @@ class Job:
         return [(self.statistic, source) for source in self.models]
 
     def results(
-        self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
+        self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features] | None = None
     ) -> Iterator[tuple[tuple[Pair, Place], Result]]:
-        """Yield each pair and place with its result, or the error; as much is held as the memory has room for.
-
-        Parameters
-        ----------
-        opened
-            Opens a model, or has it open.
-        prepared
-            Features by (statistic, source) that were made before for other blocks; added to.
-        """
-        return ((where, result()) for where, result in self.begun(opened, prepared, _at_once))
+        """Yield each pair and place with its result, or the error; arguments as of `begun`."""
+        begun = self.begun(opened, {} if prepared is None else prepared, _at_once)
+        return ((where, result()) for where, result in begun)
 
     def begun(
         self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features], begin: "Begin"
@@ -99,17 +92,18 @@ class Job:
 
         Parameters
         ----------
-        opened, prepared
-            As of `results`.
+        opened
+            Opens a model, or has it open.
+        prepared
+            Features by (statistic, source) that were made before for other blocks; added to.
         begin
             Takes a comparison and the bytes of its features, and returns what waits for its result.
         """
         statistic = get_statistic(self.statistic)
         cached = self.cache.nbytes if self.cache else 0
-        room = self.budget.process - cached
+        memory = Allowance(self.budget.process - cached)
         several = self.n_comparisons > 1
         at = {sides(pair, place): (pair, place) for place in self.places for pair in self.pairs}
-        working: int | None = None  # bytes that the first comparison took at most: the others take about as many
 
         preparing = Lock()  # a statistic may run a model for it, which is not made for two threads
 
@@ -135,46 +129,35 @@ class Job:
                     features = of_block(prepare(source, model), source, block)
             except PAIR_FAILURES as error:
                 return error
-            # before the other side is read, and both are compared
-            make_room(2 * nbytes(features) + max(2 * nbytes(features), working or 0), room)
+            memory.room_for([features])  # before the other side is read
             return features
 
         def compare(pair: tuple[Side, Side], a: Any, b: Any) -> Result:
-            nonlocal working
             (_, block), place = pair[0], at[pair][1]  # random numbers are those of the first model's block
             if refused := [side for side in (a, b) if isinstance(side, BaseException)]:
                 others = [error for error in refused if not isinstance(error, NoUnitsError)]
                 return others[0] if others else statistic.without(block, [side in refused for side in (a, b)])
             names = [opened(self.models[source]).name for source, _ in pair]
-            if self.budget.given and (needed := nbytes(a) + nbytes(b)) > room:
+            if self.budget.given and (needed := nbytes(a) + nbytes(b)) > memory.limit:
                 what = f"{self.statistic} of {' and '.join(names)}"
                 return NotComparableError(too_large(what, needed, self.budget, cached))
-            measure = traced() if several and working is None else nullcontext([working or 0])
+            measure = memory.first_comparison() if several and memory.working is None else nullcontext()
             try:
                 what = named_place(self.statistic, place)
-                with named(what, *names), measure as peak, multiplied_by(product_on(self.options.device)):
-                    result = statistic.checked(statistic.compare_block(a, b, block, self.options))
+                with named(what, *names), measure, multiplied_by(product_on(self.options.device)):
+                    return statistic.checked(statistic.compare_block(a, b, block, self.options))
             except NoUnitsError:  # seen when the two were brought together
                 return statistic.without(block, [])
             except PAIR_FAILURES as error:
                 return error
-            working = peak[0]
-            return result
-
-        def fits(features: Any) -> bool:
-            sizes = [nbytes(side) for side in features]
-            # beside those that are held: one more, and, while that is read, a copy and what is made of it
-            needed = sum(sizes) + max(sizes) + max(2 * max(sizes), working or 0)
-            make_room(needed, room)
-            return needed <= room
 
         def started(pair: tuple[Side, Side], a: Any, b: Any) -> Callable[[], Result]:
             # of several, the first shows how much memory the others take, alone
-            way = _at_once if several and working is None else begin
+            way = _at_once if several and memory.working is None else begin
             return way(partial(compare, pair, a, b), nbytes(a) + nbytes(b))
 
         if several:
-            return ((at[pair], result) for pair, result in in_rounds(list(at), load, started, fits))
+            return ((at[pair], result) for pair, result in in_rounds(list(at), load, started, memory.room_for))
         # tensors of a block alone: what reads tokenizers, or runs a model, is not made for two threads
         apart = self.budget.given or any(block is None for pair in at for _, block in pair)
 
@@ -224,7 +207,7 @@ def do(task: Task) -> Done:
     with counting() as count:
         finished = tuple(
             (what, result if isinstance(result, BlockResult) else Failed(reason(result)))
-            for what, result in task.results(_opened, {})
+            for what, result in task.results(_opened)
         )
     return Done(finished, count, f"{socket.gethostname()}:{os.getpid()}")
 
@@ -234,6 +217,7 @@ def in_this_process(
     models: Mapping[str, Model],
     failed: Mapping[str, Container[Pair]],
     held: Held,
+    advance: Callable[[float], object],
 ) -> Generator[tuple[Task, Done], None, None]:
     """Do one after the other in this process; each result is computed when it is taken, and is there at once.
 
@@ -249,6 +233,8 @@ def in_this_process(
         Statistic -> pairs that failed, growing as they do: they are not tried on further blocks.
     held
         What was read of the place at hand, which the jobs of other statistics read too.
+    advance
+        Called with each share of the forward pass at hand that is done.
     """
     tasks = list(tasks)
     waiting = _Waiting()
@@ -264,7 +250,10 @@ def in_this_process(
         def opened(reference: Reference) -> Model:
             return models[reference.source]
 
-        if not isinstance(task, Job) or product_on(task.options.device) is None:
+        if not isinstance(task, Job):
+            yield task, Done(task.results(opened, advance), Count(), HERE)
+            continue
+        if product_on(task.options.device) is None:
             yield task, Done(task.results(opened, prepared), Count(), HERE)
             continue
         if task.n_comparisons > 1:  # the memory of its first comparison is measured, so nothing else may run

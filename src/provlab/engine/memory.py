@@ -1,7 +1,10 @@
 """How much memory a study may take, and how much features of models take."""
 
 import re
-from collections.abc import Mapping
+import threading
+import tracemalloc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import psutil
 
 from provlab.errors import ParameterError
 from provlab.models.anatomy import Anatomy
+from provlab.models.held import make_room
 from provlab.statistics.base import Model
 
 #: bytes that Python and the libraries take in a process that has done a little of everything: measured by the tests
@@ -81,6 +85,56 @@ def budget_for(memory: int | str | None, workers: int = 1) -> Budget:
             + (" or fewer workers" if workers > 1 else "")
         )
     return Budget(process, True, fixed, workers)
+
+
+@dataclass
+class Allowance:
+    """Memory that the features of one job may take: what fits is measured as it is read, not foretold.
+
+    Attributes
+    ----------
+    limit : int
+        Bytes of arrays.
+    working : int or None
+        Bytes that the first comparison took at most, beside the features of its sides: others take about as many.
+    """
+
+    limit: int
+    working: int | None = None
+
+    def room_for(self, sides: Sequence[Any]) -> bool:
+        """Whether these features may be held while one more side is read, and compared with one of them.
+
+        Beside that side there is a copy of it, and what is made of it. Tensors that are held for other statistics give
+        way (`provlab.models.held`).
+        """
+        sizes = [nbytes(side) for side in sides]
+        needed = sum(sizes) + max(sizes) + max(2 * max(sizes), self.working or 0)
+        make_room(needed, self.limit)
+        return needed <= self.limit
+
+    @contextmanager
+    def first_comparison(self) -> Iterator[None]:
+        """Within, measure the peak of the bytes that numpy's arrays take, beyond those that are there before.
+
+        0 in any thread but the main one: `tracemalloc.stop` may end the process while another thread allocates without
+        Python's lock, as compiled kernels do.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            self.working = 0
+            return
+        already = tracemalloc.is_tracing()
+        if not already:
+            tracemalloc.start()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            yield
+            self.working = tracemalloc.get_traced_memory()[1] - before
+        finally:
+            if not already:
+                tracemalloc.stop()
 
 
 def parse(memory: int | str) -> int:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,7 +30,6 @@ from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.models import counting
 from provlab.models.held import holding
-from provlab.models.steps import hearing
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Model, Options
 from provlab.statistics.results import BlockResult, withheld
@@ -56,6 +54,16 @@ _KNOWN = 0.2
 class _ProgressBar(tqdm):
     """Says how much time is left by the mean rate so far, once that says something."""
 
+    _begun, _steps = 0.0, 0.0
+
+    def begin(self, steps: int) -> None:
+        """Begin a task of so many steps, of which only shares are heard of."""
+        self._begun, self._steps = self.n, steps
+
+    def advance(self, share: float) -> None:
+        """Go on by a share of the task, and not beyond it: blocks that share their weights run more than once."""
+        self.update(min(share * self._steps, self._begun + self._steps - self.n))
+
     @property
     def format_dict(self) -> dict[str, Any]:
         shown = super().format_dict
@@ -64,7 +72,7 @@ class _ProgressBar(tqdm):
         return {**shown, "left": "" if seconds is None else f", about {tqdm.format_interval(seconds)} left"}
 
 
-def bar_of(total: int, progress: float) -> "tqdm[Any]":
+def bar_of(total: int, progress: float) -> _ProgressBar:
     """Make a bar that is shown at most once in `progress` seconds, and never for work that is done before that."""
     return _ProgressBar(
         desc="reading",
@@ -249,15 +257,16 @@ def execute(
         jobs = [job for name, missing in todo.items() for job in _jobs(by_name[name], missing, cache, budget)]
         jobs.sort(key=lambda job: order_of(job.places[0]))  # place by place: all statistics read the same tensors there
         tasks: list[Task] = [*(_passes(tables, jobs, cache, budget) if cache else []), *jobs]
+        total = sum(task.n_comparisons if isinstance(task, Job) else _served(task, jobs) for task in tasks)
+        bar = stack.enter_context(bar_of(total, progress))
         if here:
             failed = {name: table.errors for name, table in by_name.items()}
             several = len({job.statistic for job in jobs}) > 1
             held = stack.enter_context(holding(budget.process // SHARE_HELD if several else 0))
-            done_tasks = in_this_process(tasks, tables[0].opened.models if tables else {}, failed, held)
+            models = tables[0].opened.models if tables else {}
+            done_tasks = in_this_process(tasks, models, failed, held, bar.advance)
         else:
             done_tasks = completed(tasks, workers=workers, executor=executor)
-        total = sum(task.n_comparisons if isinstance(task, Job) else _served(task, jobs) for task in tasks)
-        bar = stack.enter_context(bar_of(total, progress))
         # closed at once, also if we are stopped between two results
         for task, done in stack.enter_context(closing(done_tasks)):
             counting.add(done.count)
@@ -267,21 +276,14 @@ def execute(
                     by_name[task.statistic].take(pair, place, result)
                     bar.update()
             else:
-                served = _served(task, jobs)
-                end = bar.n + served
-                with hearing(partial(_up_to, bar, end), served / len(task.features)):
-                    for name, failure in done.results:
-                        for pair in {pair for _, together in todo[name] for pair in together}:
-                            if task.model.source in pair:
-                                by_name[name].take(pair, None, failure)
-                bar.update(end - bar.n)
+                bar.begin(_served(task, jobs))
+                for name, failure in done.results:
+                    for pair in {pair for _, together in todo[name] for pair in together}:
+                        if task.model.source in pair:
+                            by_name[name].take(pair, None, failure)
+                bar.advance(1.0)
         if cache:
             cache.clear(key for task in tasks for key in task.features.values())
-
-
-def _up_to(bar: "tqdm[Any]", end: float, n: float) -> None:
-    """Move a bar on, and not beyond the end of a task: blocks that share their weights run more than once."""
-    bar.update(min(n, end - bar.n))
 
 
 def _served(task: ForwardPass, jobs: Sequence[Job]) -> int:

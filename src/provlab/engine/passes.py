@@ -6,7 +6,6 @@ A pass gives the features of all blocks: a job that ran the models itself would 
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.errors import PAIR_FAILURES, NotComparableError, ProvlabError
 from provlab.models.formats.dtypes import itemsize
 from provlab.models.room import load, save
-from provlab.models.steps import runs_by_blocks
+from provlab.models.steps import SharedRun, runs_by_blocks
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features, Model, Options, numel
-from provlab.statistics.text import one_run
 
 
 class FeatureCache:
@@ -100,9 +98,12 @@ class ForwardPass:
         return f"a pass of {self.model.source}"
 
     def results(
-        self, opened: Callable[[Reference], Model], prepared: dict[tuple[str, str], Features]
+        self, opened: Callable[[Reference], Model], advance: Callable[[float], object] | None = None
     ) -> Iterator[tuple[str, Result]]:
-        """Load the model once, and run it for each statistic; yield (statistic, error) where that left no features."""
+        """Load the model once, and run it for each statistic; yield (statistic, error) where that left no features.
+
+        `advance` is called with the share of the pass that was done since the last call.
+        """
         try:
             model = opened(self.model)
             if self.budget.given and (needed := loaded_bytes(model, self.options)) > self.budget.process:
@@ -115,7 +116,8 @@ class ForwardPass:
         names = sorted(
             self.features, key=lambda name: (get_statistic(name).predicts, get_statistic(name).taken_from is not None)
         )
-        with model.checkpoint.loaded_once(), one_run() if get_statistic(names[-1]).predicts else nullcontext():
+        each = None if advance is None else lambda share: advance(share / len(names))
+        with model.checkpoint.loaded_once(SharedRun(each, predicts=get_statistic(names[-1]).predicts)):
             for name in names:
                 key = self.features[name]
                 try:

@@ -1,9 +1,6 @@
-"""How many models are held within the memory of a study: measured as they are read, not foretold."""
+"""Pairs of models compared in an order that reads each model as seldom as the memory of a study allows."""
 
-import threading
-import tracemalloc
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
@@ -51,27 +48,3 @@ def in_rounds(
             elif this in needed:
                 full = True
             del features
-
-
-@contextmanager
-def traced() -> Iterator[list[int]]:
-    """Peak of the bytes that numpy's arrays take within, beyond those that are there before: the one entry of a list.
-
-    0 in any thread but the main one: `tracemalloc.stop` may end the process while another thread allocates without
-    Python's lock, as compiled kernels do.
-    """
-    peak = [0]
-    if threading.current_thread() is not threading.main_thread():
-        yield peak
-        return
-    already = tracemalloc.is_tracing()
-    if not already:
-        tracemalloc.start()
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
-        yield peak
-    finally:
-        peak[0] = tracemalloc.get_traced_memory()[1] - before
-        if not already:
-            tracemalloc.stop()

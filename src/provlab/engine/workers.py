@@ -5,15 +5,16 @@ into the store as they come: one writer, and a crashed worker loses its current 
 """
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 from provlab import machine
 from provlab.engine.jobs import Done, Job, Task, do
+from provlab.engine.passes import ForwardPass
 from provlab.errors import WorkerError
+from provlab.processes import THREADS, end_with_parent, starting_with
 
 BREAKDOWNS = 3  # in a row, with no job finished in between: then the next try would end the same way
 
@@ -25,26 +26,22 @@ def processes(workers: int) -> Iterator[ProcessPoolExecutor]:
     They are ended in the middle of their jobs where an error leaves the context.
     """
     threads = str(max(1, machine.cores() // workers))
-    added = {name: threads for name in machine.THREADS if name not in os.environ}  # what the user set himself stays
     pool = ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"), initializer=_begin)
-    os.environ.update(added)
-    try:
-        yield pool
-        pool.shutdown()
-    except BaseException:
-        for process in list((getattr(pool, "_processes", None) or {}).values()):  # public from Python 3.14 on
-            process.terminate()
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+    with starting_with(dict.fromkeys(THREADS, threads)):
+        try:
+            yield pool
+            pool.shutdown()
+        except BaseException:
+            for process in list((getattr(pool, "_processes", None) or {}).values()):  # public from Python 3.14 on
+                process.terminate()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
 
 
 def _begin() -> None:
     """Begin as a worker: the parent handles Ctrl-C, and this process ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    machine.end_with_parent()
+    end_with_parent()
 
 
 def completed(
@@ -64,61 +61,54 @@ def completed(
     breakdowns = 0
     while left:
         known = len(left)
-        try:
-            with processes(workers) if executor is None else nullcontext(executor) as pool:
-                for jobs in (False, True):
-                    wave = {i: task for i, task in left.items() if isinstance(task, Job) is jobs}
-                    for i, done in _handed_out(pool, wave):
-                        yield left.pop(i), done
-        except BrokenExecutor:
-            breakdowns = 1 if len(left) < known else breakdowns + 1
-            if executor is not None or breakdowns > BREAKDOWNS:
-                raise WorkerError(
-                    f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].name}, and "
-                    "said nothing; most often the machine has too little memory (lower memory or workers), or a "
-                    'script that starts workers lacks if __name__ == "__main__"; what was finished is kept'
-                ) from None
+        with processes(workers) if executor is None else nullcontext(executor) as pool:
+            for kind in (ForwardPass, Job):
+                wave = {i: task for i, task in left.items() if isinstance(task, kind)}
+                for i, done in _handed_out(pool, wave):
+                    yield left.pop(i), done
+                if wave.keys() & left.keys():  # the pool broke
+                    break
+        breakdowns = 1 if len(left) < known else breakdowns + 1
+        if left and (executor is not None or breakdowns > BREAKDOWNS):
+            raise WorkerError(
+                f"worker processes died {breakdowns} times in a row, the last at {left[min(left)].name}, and said "
+                "nothing; most often the machine has too little memory (lower memory or workers), or a script that "
+                'starts workers lacks if __name__ == "__main__"; what was finished is kept'
+            )
 
 
 def _handed_out(pool: Executor, tasks: dict[int, Task]) -> Iterator[tuple[int, Done]]:
-    """Yield what becomes of each task; a broken pool fails all that it had at once, and raises when these are through.
+    """Yield what becomes of each task, as it comes; nothing of those that were not finished when a pool broke.
 
     Raises
     ------
-    BrokenExecutor
-        The pool broke.
+    WorkerError
+        A cluster gave a task up.
     """
     futures: dict[Future[Done], int] = {}
-    broken = None
     try:
-        try:
+        with suppress(BrokenExecutor):
             for i, task in tasks.items():
                 futures[pool.submit(do, task)] = i
-        except BrokenExecutor as error:
-            broken = error
         for future in as_completed(futures):
             try:
                 done = future.result()
-            except BrokenExecutor as error:
-                broken = error
-            except (Exception, CancelledError) as error:
-                raise _explained(error, tasks[futures[future]]) from error
-            else:
-                yield futures[future], done
+            except BrokenExecutor:
+                continue
+            except Exception as error:
+                if why := _given_up(error):
+                    raise WorkerError(f"{tasks[futures[future]].name} was {why}; what was finished is kept") from error
+                raise
+            yield futures[future], done
     finally:
         for future in futures:
             future.cancel()
-    if broken is not None:
-        raise broken
 
 
-def _explained(error: BaseException, task: Task) -> BaseException:
-    """Turn a cluster's own error into one line; a fault of the program stays what it is."""
-    text = " ".join(str(error).split())[:200]
+def _given_up(error: Exception) -> str | None:
+    """Say why a cluster gave a task up; None for other errors."""
     if isinstance(error, CancelledError):
-        return WorkerError(f"{task.name} was cancelled: the scheduler has gone; what was finished is kept")
+        return "cancelled: the scheduler has gone"
     if type(error).__module__.partition(".")[0] in ("distributed", "dask"):
-        return WorkerError(
-            f"{task.name} was given up by the cluster ({type(error).__name__}: {text}); what was finished is kept"
-        )
-    return error
+        return f"given up by the cluster ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+    return None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from provlab import plots, provenance
 from provlab import statistics as registry
-from provlab.engine.lineage import short_names
 from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
+from provlab.report.lineage import short_names
 from provlab.statistics.base import BY_THEOREM, Options
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from provlab.models.canonical import SEEN, merged, shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import log_probs_of
 from provlab.models.room import Room, Stack
-from provlab.models.running import all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
-from provlab.models.steps import BATCH, batch_with_logits, tell
+from provlab.models.running import advance, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.models.steps import BATCH, batch_with_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -160,7 +160,7 @@ def mlp_activations(
 
     def keep(place: int, values: torch.Tensor) -> None:
         room.write(place, column, here(chosen(values, *list(places)[place])).T)
-        tell(1 / (n_batches * len(places)))
+        advance(model, 1 / (n_batches * len(places)))
 
     def fired(b: int, values: torch.Tensor) -> None:
         looks[b].fired(chosen(values, "hidden", b))

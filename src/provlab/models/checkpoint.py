@@ -27,6 +27,7 @@ from provlab.models.formats.container import is_weights
 from provlab.models.held import once
 from provlab.models.language import inferred, no_tokens
 from provlab.models.local import LocalFiles
+from provlab.models.steps import SharedRun
 from provlab.models.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
@@ -139,7 +140,7 @@ class Checkpoint:
         self.name = name
         self.piece: part.Part | None = None
         self._files = files
-        self._kept: dict[tuple[str, str, bool], PreTrainedModel] | None = None  # see `loaded_once`
+        self.run: SharedRun | None = None  # see `loaded_once`
         config = read_json(files, CONFIG) if CONFIG in files.names() else None
         self._merged, self._notes = weights is not None, notes
         self._as_stored = weights or WeightFiles(files, config, allow_pickle=allow_pickle)
@@ -443,22 +444,22 @@ class Checkpoint:
         if self.piece and self.piece.name != part.LANGUAGE:
             raise InputError(f"{self.name} is a part of a model, which is compared by its weights, and not run")
         key = str(dtype or "torch.float32"), device, by_blocks
-        if self._kept is not None and key in self._kept:
-            return self._kept[key]
+        if self.run is not None and key in self.run.loaded:
+            return self.run.loaded[key]
         model = loading.load_model(self, dtype, device, by_blocks=by_blocks)
         count_bytes("tensors", self._weights.nbytes)
-        if self._kept is not None:
-            self._kept[key] = model
+        if self.run is not None:
+            self.run.loaded[key] = model
         return model
 
     @contextmanager
-    def loaded_once(self) -> Iterator[None]:
+    def loaded_once(self, run: SharedRun | None = None) -> Iterator[None]:
         """Keep the model that `load_model` makes within the block, so that several callers can run the same one."""
-        self._kept = {}
+        self.run = run or SharedRun()
         try:
             yield
         finally:
-            self._kept = None
+            self.run = None
 
     def tokenizer(self) -> "PreTrainedTokenizerBase":
         """Return the tokenizer, made on the first call.

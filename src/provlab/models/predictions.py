@@ -11,8 +11,8 @@ from torch import nn
 
 from provlab.errors import MissingRoleError
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.running import all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
-from provlab.models.steps import BATCH, batch_with_logits, tell
+from provlab.models.running import advance, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.models.steps import BATCH, batch_with_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -41,7 +41,7 @@ def next_token_log_probs(
     ids = checked_tokens(tokens, anatomy, BATCH)
     batches = ids.split(batch_with_logits(ids.shape[1], anatomy.vocab_size))
     for log_probs in _log_probs(model, network_of(model, device, dtype), batches):
-        tell(1 / len(batches))
+        advance(model, 1 / len(batches))
         yield log_probs
 
 

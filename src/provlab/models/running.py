@@ -76,6 +76,12 @@ def _inputs(batch: torch.Tensor, network: "PreTrainedModel") -> dict[str, torch.
     return inputs | ({"decoder_input_ids": ids} if network.config.is_encoder_decoder else {})
 
 
+def advance(model: "Checkpoint | PreTrainedModel", share: float) -> None:
+    """Say to whom it concerns that one more share of a run of a checkpoint is done."""
+    if isinstance(model, Checkpoint) and model.run and model.run.advance:
+        model.run.advance(share)
+
+
 def network_of(model: "Checkpoint | PreTrainedModel", device: str, dtype: torch.dtype) -> "PreTrainedModel":
     return model.load_model(dtype, device, by_blocks=True) if isinstance(model, Checkpoint) else model
 

@@ -1,19 +1,19 @@
-"""The steps of a run of a model over a text: which of its weights and sequences at a time, and how far it is.
+"""The steps of a run of a model over a text: which of its weights and sequences at a time, and what is kept."""
 
-A run of 7 billion weights takes minutes, and gives its result at its end. So the code that runs a model tells, by
-`tell`, and the code that shows a bar hears, by `hearing`.
-"""
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Protocol
+import numpy as np
+from numpy.typing import NDArray
 
 from provlab.models.formats.dtypes import exact_from
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 BATCH = 16  # sequences that run through a model at a time
 _LOGITS = 1 << 27  # held at a time, so that a large vocabulary takes no more memory than a small one
-_listener: ContextVar[tuple[Callable[[float], object], float] | None] = ContextVar("provlab_steps", default=None)
 
 
 class Stored(Protocol):
@@ -45,18 +45,23 @@ def batch_with_logits(length: int, vocab_size: int) -> int:
     return max(1, min(BATCH, _LOGITS // (length * vocab_size)))
 
 
-@contextmanager
-def hearing(hear: Callable[[float], object], of: float = 1.0) -> Iterator[None]:
-    """Within, `hear` is called with each part of a run that is done; the parts of one run add up to `of`."""
-    token = _listener.set((hear, of))
-    try:
-        yield
-    finally:
-        _listener.reset(token)
+@dataclass
+class SharedRun:
+    """A model, loaded once and run for several callers until the last of them is done (`Checkpoint.loaded_once`).
 
+    Attributes
+    ----------
+    advance : callable or None
+        Called with each share of a run over inputs that is done: a run of 7 billion weights takes minutes.
+    predicts : bool
+        Somebody will ask what the model predicts on the text, so that the first run over it is to keep that.
+    log_probs : array or None
+        That: log probabilities of the next token, ``(positions, vocabulary)`` float32.
+    loaded : dict
+        The model, by its dtype, its device and whether it runs block by block.
+    """
 
-def tell(share: float) -> None:
-    """Tell who hears that one more share of a run is done."""
-    if listener := _listener.get():
-        hear, of = listener
-        hear(share * of)
+    advance: Callable[[float], object] | None = None
+    predicts: bool = False
+    log_probs: NDArray[np.float32] | None = None
+    loaded: dict[tuple[str, str, bool], "PreTrainedModel"] = field(default_factory=dict)

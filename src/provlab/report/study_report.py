@@ -10,13 +10,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import plots
-from provlab.engine.lineage import Lineage, short_names
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
 from provlab.report.family import LEVEL, Tested
+from provlab.report.lineage import Lineage, short_names
 from provlab.report.outcome import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS, Evidence
 
 _SHOWN = 8  # pairs of one kind on a card

@@ -8,9 +8,7 @@ a statistic never sees a pair before both models' features of that block are the
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,18 +36,6 @@ PASS = ("n_sequences", "sequence_length", "device", "dtype")  # options of a pas
 #: what makes a p-value one: see `Statistic`
 BY_THEOREM, CALIBRATED, UNCALIBRATED = "by theorem", "calibrated", "uncalibrated"
 DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
-
-_elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
-
-
-@contextmanager
-def devices_elsewhere() -> Iterator[None]:
-    """Within, options may name a device that this machine lacks: others will compute on it."""
-    token = _elsewhere.set(True)
-    try:
-        yield
-    finally:
-        _elsewhere.reset(token)
 
 
 def _check_device(device: str) -> None:
@@ -102,6 +88,8 @@ class Options:
     shared : tuple of (int, int) or None
         Tokens of the text, each as its place and an id: set by a study where its models' tokenizers cut the text
         differently, or one has none (`provlab.statistics.text.shared_tokens`). Part of what stands for the text.
+    elsewhere : bool
+        Others compute, perhaps on a device that this machine lacks.
     """
 
     seed: int = 0
@@ -118,6 +106,7 @@ class Options:
     vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
     shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
     blocks: tuple[int, ...] | None = field(default=None, repr=False)
+    elsewhere: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         counts = ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens")
@@ -132,7 +121,7 @@ class Options:
             name = meant.get(str(self.dtype).lower().removesuffix(digits), "") + digits
             hint = f"; did you mean {name}?" if name in DTYPES else ""
             raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}{hint}")
-        if not _elsewhere.get():
+        if not self.elsewhere:
             _check_device(self.device)
 
     @property
@@ -178,7 +167,7 @@ class Options:
     def as_record(self) -> dict[str, Any]:
         """All options as JSON-able data, the text by its hash."""
         record = {**asdict(self), "text": self.text_sha256, "vocabulary": self.vocabulary_sha256}
-        del record["blocks"]  # each record says which
+        del record["blocks"], record["elsewhere"]  # each record says which blocks
         return {**record, "shared": self.shared and len(self.shared)}
 
 

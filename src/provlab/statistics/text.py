@@ -8,9 +8,8 @@ models are independent, any inputs will do.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -143,8 +142,8 @@ def one_pass(
     from provlab.models.activations import LOG_PROBS, mlp_activations  # torch is not needed to compare weights
 
     require_positions(statistic, model, options)
-    of_text = _of_text.get() if tokens is None and model.anatomy.has("head") else None
-    predicts = of_text is not None and model.checkpoint.source not in of_text
+    run = model.checkpoint.run if tokens is None and model.anatomy.has("head") else None
+    predicts = run is not None and run.predicts and run.log_probs is None
     tokens, places = cut(model.checkpoint, options) if tokens is None else (tokens, tokens)
     recorded = mlp_activations(
         model.checkpoint,
@@ -155,27 +154,13 @@ def one_pass(
         positions=options.kept_positions(),
         blocks=options.blocks,
     )
-    if of_text is not None and (log_probs := recorded.pop(LOG_PROBS, None)):  # none where a logit is no number
-        of_text[model.checkpoint.source] = log_probs[0]
+    if run is not None and (log_probs := recorded.pop(LOG_PROBS, None)):  # none where a logit is no number
+        run.log_probs = log_probs[0]
     return recorded, places
 
 
-#: log probabilities by the model's source, of runs over the text within `one_run`
-_of_text: ContextVar[dict[str, NDArray[np.float32]] | None] = ContextVar("provlab_of_text", default=None)
-
-
-@contextmanager
-def one_run() -> Iterator[None]:
-    """Within, a run over the text for activations (`one_pass`) keeps what the model predicts, for `predicted`."""
-    token = _of_text.set({})
-    try:
-        yield
-    finally:
-        _of_text.reset(token)
-
-
 def predicted(model: Model, tokens: NDArray[np.int64], options: Options) -> NDArray[np.float32]:
-    """Log probabilities of the next token over the text, from a run that was made within `one_run`, or from one more.
+    """Log probabilities of the next token over the text, from a run that was made for activations, or from one more.
 
     Parameters
     ----------
@@ -189,9 +174,9 @@ def predicted(model: Model, tokens: NDArray[np.int64], options: Options) -> NDAr
     """
     from provlab.models.predictions import next_token_log_probs
 
-    known = (_of_text.get() or {}).get(model.checkpoint.source)
-    if known is not None:
-        return known
+    run = model.checkpoint.run
+    if run is not None and run.log_probs is not None:
+        return run.log_probs
     chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
     return stacked(chunks, tokens.size)
 

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from provlab.errors import ParameterError, ZooError
 from provlab.files import cache_dir
-from provlab.machine import LARGE_PAGES
+from provlab.processes import LARGE_PAGES
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
 from provlab.zoo.reading import default_edition, families, in_order

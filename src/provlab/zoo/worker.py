@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from provlab.errors import ProvlabError
 from provlab.files import atomic_folder, cache_dir
-from provlab.machine import collect_seldom
+from provlab.processes import collect_seldom
 from provlab.zoo import card, corpus
 from provlab.zoo.kinds import KINDS
 from provlab.zoo.recipes import Recipe, address, parse

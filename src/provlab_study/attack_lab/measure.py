@@ -16,13 +16,13 @@ import pandas as pd
 from tqdm import tqdm
 
 from provlab import api, studying, zoo
-from provlab.engine.lineage import short_name
 from provlab.engine.store import Store
 from provlab.errors import ProvlabError
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise, loss
+from provlab.report.lineage import short_name
 from provlab.statistics import REGISTRY, flaws
 from provlab.statistics.base import Options
 from provlab_study.attack_lab import training

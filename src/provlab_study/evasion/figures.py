@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from provlab import plots
-from provlab.engine.lineage import Lineage, short_names
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import require, styled
+from provlab.report.lineage import Lineage, short_names
 from provlab_study.evasion.procrustes import Alignment
 from provlab_study.shared.nulls import GROUPS
 

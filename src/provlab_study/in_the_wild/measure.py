@@ -9,10 +9,10 @@ import numpy as np
 from tqdm import tqdm
 
 from provlab import api, zoo
-from provlab.engine.lineage import Lineage
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError, ProvlabError, reason
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.statistics.base import Model, Options
 from provlab.statistics.results import Outcome

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from provlab import zoo
-from provlab.engine.lineage import Lineage, published_parents
+from provlab.report.lineage import Lineage, published_parents
 from provlab.zoo.scheme import recipe_of, recipes_of
 
 LONG_TRAINED = "EleutherAI/llemma_7b"  # whose share of its base's tokens is published (Abstract)

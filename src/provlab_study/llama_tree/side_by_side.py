@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from provlab.engine.lineage import short_name
+from provlab.report.lineage import short_name
 from provlab_study.publishing.published import published_table
 
 # the short names of Tables 1 and 5 that are no hub id's last part

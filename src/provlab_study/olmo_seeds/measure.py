@@ -8,12 +8,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import zoo
-from provlab.engine.lineage import short_name
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
+from provlab.report.lineage import short_name
 
 Pair = tuple[str, str]
 Matrix = NDArray[np.floating]

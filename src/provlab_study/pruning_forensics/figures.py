@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Rectangle
 from numpy.typing import NDArray
 
-from provlab.engine.lineage import short_name
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import styled
+from provlab.report.lineage import short_name
 from provlab_study.pruning_forensics.measure import MapRecord
 from provlab_study.shared.block_map import UnitMap
 

@@ -12,9 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import zoo
-from provlab.engine.lineage import short_name
 from provlab.errors import InputError
 from provlab.inference import pvalues
+from provlab.report.lineage import short_name
 from provlab.statistics.base import Model
 from provlab.zoo import card
 from provlab.zoo.prune import Kept

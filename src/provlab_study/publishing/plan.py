@@ -23,7 +23,7 @@ from tqdm import tqdm
 from provlab import provenance, schema, zoo
 from provlab.errors import ParameterError, nearest, one_line
 from provlab.files import digest
-from provlab.machine import stoppable, work_for_parent
+from provlab.processes import stoppable, work_for_parent
 from provlab.zoo.recipes import Recipe, collection
 from provlab_study.publishing.experiment import checked_profile, is_stored
 from provlab_study.publishing.parameters import checked

@@ -26,7 +26,7 @@ from traitlets.config import Config
 from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
-from provlab.machine import large_pages
+from provlab.processes import LARGE_PAGES, starting_with
 from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
 from provlab_study.publishing.parameters import checked, meant
@@ -176,7 +176,7 @@ def _for_kernels(stamp: str | None) -> Iterator[None]:
     try:
         if stamp is not None:
             os.environ[STUDY_RUN] = stamp
-        with large_pages():
+        with starting_with(LARGE_PAGES):
             yield
     finally:
         os.environ.pop(STUDY_RUN, None)
@@ -217,7 +217,7 @@ def _kernels(sockets: str) -> dict[str, Any]:
         def kernel_spec(self) -> KernelSpec:
             argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
             # before the first cell, and without a name that the cells would see
-            argv.append("--IPKernelApp.exec_lines=__import__('provlab.machine').machine.collect_seldom()")
+            argv.append("--IPKernelApp.exec_lines=__import__('provlab.processes').processes.collect_seldom()")
             return KernelSpec(argv=argv, display_name="Python 3", language="python")
 
         async def _async_interrupt_kernel(self) -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from provlab.engine.lineage import Lineage
 from provlab.errors import InputError
+from provlab.report.lineage import Lineage
 
 DRAWS = 2000  # of the models, for an interval
 

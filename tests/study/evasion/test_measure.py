@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 import torch
 
-from provlab.engine.lineage import Lineage
 from provlab.models import examples
 from provlab.models.checkpoint import Checkpoint
+from provlab.report.lineage import Lineage
 from provlab_study.evasion import figures, measure
 
 HIDDEN = {"b": "disguised:b", "c": "disguised:c"}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from provlab import zoo
-from provlab.engine.lineage import Lineage
+from provlab.report.lineage import Lineage
 from provlab.statistics.base import Model, Options
 from provlab_study.in_the_wild import accusers, figures, measure
 

@@ -3,7 +3,7 @@
 import pytest
 
 from provlab import zoo
-from provlab.engine.lineage import Lineage, published_parents
+from provlab.report.lineage import Lineage, published_parents
 from provlab_study.llama_tree import measure
 from provlab_study.llama_tree.measure import LONG_TRAINED
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from provlab.engine.lineage import published_parents
+from provlab.report.lineage import published_parents
 from provlab_study.llama_tree.side_by_side import side_by_side
 from provlab_study.publishing.published import published_table
 

@@ -52,7 +52,7 @@ def test_a_sentence_changes_no_digest_and_a_line_of_code_does(tmp_path):
         ("provlab.zoo.language", EVERY),  # a maker, loaded by the name of its kind
         ("provlab/zoo/families.yml", EVERY),
         ("provlab.models.disguise", EVERY),  # an entry point
-        ("provlab/engine/llama7b_tree.csv", EVERY),
+        ("provlab/report/llama7b_tree.csv", EVERY),
         ("provlab.cli.compare", set()),
         ("provlab_study.publishing.runner", set()),
     ],

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from provlab.engine.lineage import Lineage
 from provlab.errors import InputError
+from provlab.report.lineage import Lineage
 from provlab_study.publishing.published import published_table
 from provlab_study.shared import calibration
 from provlab_study.shared.groups import Area, area_under_curve, chain_of_trees, pairs_of_trees

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from provlab import engine, zoo
-from provlab.engine.lineage import Lineage, published_parents, short_name, short_names
+from provlab import report, zoo
+from provlab.report.lineage import Lineage, published_parents, short_name, short_names
 from provlab.zoo.scheme import tree_order
 
 # read here without provlab's own reader
-TABLE = (Path(engine.__file__).parent / "llama7b_tree.csv").read_text(encoding="utf-8")
+TABLE = (Path(report.__file__).parent / "llama7b_tree.csv").read_text(encoding="utf-8")
 TREE = {row["model_id"]: row["parent"] or None for row in csv.DictReader(TABLE.splitlines())}
 SOURCES = [f"zoo:{name}" for name in zoo.collection("tree", zoo.families("default"))]
 

@@ -17,7 +17,7 @@ from provlab.models.part import split
 @cache
 def published_parents() -> dict[str, str | None]:
     """Parent of each of the 21 public models of the Llama tree."""
-    text = (resources.files("provlab.engine") / "llama7b_tree.csv").read_text(encoding="utf-8")
+    text = (resources.files("provlab.report") / "llama7b_tree.csv").read_text(encoding="utf-8")
     return {row["model_id"]: row["parent"] or None for row in csv.DictReader(text.splitlines())}
 
 
