@@ -25,6 +25,7 @@ from provlab.engine.memory import Budget, Pair, nbytes
 from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.rounds import in_rounds, traced
+from provlab.engine.timing import timed
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.machine import Beside
@@ -131,8 +132,10 @@ class Job:
             source, block = side
             try:
                 model = opened(self.models[source])
-                with named(f"{named_place(self.statistic, block)} of {model.name}"):
+                what = f"{named_place(self.statistic, block)} of {model.name}"
+                with named(what), timed("read", self.statistic, source) as taken:
                     features = of_block(prepare(source, model), source, block)
+                    taken.nbytes = nbytes(features)
             except PAIR_FAILURES as error:
                 return error
             # before the other side is read, and both are compared
@@ -150,9 +153,10 @@ class Job:
                 what = f"{self.statistic} of {' and '.join(names)}"
                 return NotComparableError(too_large(what, needed, self.budget, cached))
             measure = traced() if several and working is None else nullcontext([working or 0])
+            clock = timed("compare", self.statistic, *(source for source, _ in pair))
             try:
                 what = named_place(self.statistic, place)
-                with named(what, *names), measure as peak, multiplied_by(product_on(self.options.device)):
+                with named(what, *names), clock, measure as peak, multiplied_by(product_on(self.options.device)):
                     result = statistic.checked(statistic.compare_block(a, b, block, self.options))
             except NoUnitsError:  # seen when the two were brought together
                 return statistic.without(block, [])
