@@ -317,7 +317,7 @@ def summed(work: Workload, tried: Trial, workers: int = 1) -> Estimate:
         n_blocks, key = work.models[source].anatomy.n_blocks, ("run", name, (kinds[source],))
         block, beside = (costs.get(key, nothing) for costs in (tried.block, tried.whole))
         add("run models", block, n_blocks)
-        add("run models", Taken(max(0.0, beside.clock - block.clock), max(0.0, beside.cpu - block.cpu)))
+        add("run models", beside)
         kind = get_statistic(name).recorded
         assert kind is not None
         left = beside.nbytes if whole else n_blocks * block.nbytes

@@ -92,19 +92,29 @@ def trial(
     recorded = {name: pairs for name, pairs in whole.items() if get_statistic(name).recorded}
     failed: dict[str, str] = {}
     several = len(models) > 2
-    _warm_up([*blocks, *whole], options)
+    start = _start([*blocks, *whole], options)
     of_block, of_whole = (
         _measured(models, kinds, jobs, options, failed, tokens=tokens, several=several, progress=progress)
         for jobs, tokens in (({**blocks, **recorded}, FEW), (whole, None))
     )
+    for work in [work for work in of_block if work[0] == "run"]:  # once a model, and then once a block
+        of_block[work] = _less(of_block[work], start.get(work[1], Taken()))
+        of_whole[work] = _less(of_whole[work], of_block[work]) if work in of_whole else start.get(work[1], Taken())
     return Trial(kinds, of_block, of_whole, failed, time.perf_counter() - began)
 
 
-def _warm_up(names: Sequence[str], options: Options) -> None:
-    """Have libraries loaded and loops compiled, by two tiny models."""
+def _less(taken: Taken, part: Taken) -> Taken:
+    return replace(taken, clock=max(0.0, taken.clock - part.clock), cpu=max(0.0, taken.cpu - part.cpu))
+
+
+def _start(names: Sequence[str], options: Options) -> dict[str, Taken]:
+    """What a run of a model takes before it reads a token, by statistic: of a tiny one, once libraries are loaded."""
     tiny = {name: model_of(shape("tiny", 1)) for name in "ab"}
     small = replace(options, units=None, n_sequences=2, sequence_length=min(16, options.sequence_length))
-    _measured(tiny, kinds_of(tiny), {name: [("a", "b")] for name in names}, small, {}, tokens=None, several=False)
+    jobs = {name: [("a", "b")] for name in names}
+    for _ in range(2):
+        parts = _measured(tiny, kinds_of(tiny), jobs, small, {}, tokens=None, several=False)
+    return {name: replace(taken, nbytes=0) for (what, name, _), taken in parts.items() if what == "run"}
 
 
 def _measured(
