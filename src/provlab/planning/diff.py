@@ -25,7 +25,7 @@ from provlab.planning.stand_in import write_stand_in
 from provlab.planning.trial import FEW, kinds_of
 from provlab.statistics.base import Model
 
-TRIED = 32  # sequences
+TRIED = 16  # sequences
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _COPIES = 3  # of the logits of a step, in float32
 

@@ -322,12 +322,15 @@ def summed(work: Workload, tried: Trial, workers: int = 1) -> Estimate:
         assert kind is not None
         left = beside.nbytes if whole else n_blocks * block.nbytes
         waiting[source, kind] = max(left, waiting.get((source, kind), 0))
+    met = set()
     for job in work.jobs:
         costs = tried.whole if job.place is None else tried.block
         sizes = []
-        for source, _ in job.reads:
-            taken = costs.get(("read", job.statistic, (kinds[source],)), nothing)
-            add("read and prepare", taken)
+        for side in job.reads:
+            taken = costs.get(("read", job.statistic, (kinds[side[0]],)), nothing)
+            if (job.statistic, side) not in met:  # where all blocks meet all, each is held
+                met.add((job.statistic, side))
+                add("read and prepare", taken)
             sizes.append(taken.nbytes)
         for a, b in job.pairs:
             first, second = sorted((kinds[a], kinds[b]))
