@@ -92,28 +92,6 @@ class Rehearsal:
     blocks: tuple[BlockResult, ...]
     right: tuple[float, ...] | None
 
-    def study(self, n_models: int = 2, *, workers: int = 1) -> Cost:
-        """Extrapolate to all blocks of all pairs of `n_models` such models, on so many workers like this one.
-
-        Each block of one model meets its counterpart in the other. Time is spread evenly over the workers, as there
-        are far more units of work than workers; CPU time is not divided, and memory is that of one worker which holds
-        two models' features of one block.
-
-        Raises
-        ------
-        InputError
-            If there are fewer than two models, or no worker.
-        """
-        if n_models < 2 or workers < 1:
-            raise InputError(f"a study needs two models and a worker at least, not {n_models} and {workers}")
-        pairs = n_models * (n_models - 1) // 2
-        whole = self.read.times(n_models * min(self.depths)) + self.compare.times(pairs * min(self.depths))
-        return Cost(whole.seconds / workers, whole.cpu_seconds, whole.memory)
-
-    def every_block(self) -> Cost:
-        """Extrapolate to every block of the one with every block of the other, as where the depths differ."""
-        return self.read.times(sum(self.depths)) + self.compare.times(self.depths[0] * self.depths[1])
-
     def record(self) -> dict[str, Any]:
         """Costs of one block and what came out, for machines."""
         return {
@@ -130,22 +108,16 @@ class Rehearsal:
     def __str__(self) -> str:
         a, b = self.shapes
         pair = f"{a} and its noisy copy" if self.kind == "noisy" else f"{a} against {b}, {self.kind}"
-        blocks = min(self.depths)
         lines_of_costs = [
             (f"write {self.written / 1e9:,.1f} GB", self.write),
             (f"read a block of a model ({self.read_bytes / 1e6:,.0f} MB)", self.read),
             ("compare a block of a pair", self.compare),
-            (f"the whole pair, {blocks} blocks", self.study()),
         ]
-        if self.depths[0] != self.depths[1]:
-            lines_of_costs.append((f"every block with every, {self.depths[0]} x {self.depths[1]}", self.every_block()))
-        lines = [f"{pair}: {self.statistic} on {self.n_blocks} of {blocks} blocks, {self.device}", ""]
+        lines = [f"{pair}: {self.statistic} on {self.n_blocks} of {min(self.depths)} blocks, {self.device}", ""]
         lines.append(f"{'':<33}{'clock':>9}{'CPU':>9}{'peak memory':>13}")
-        for i, (name, cost) in enumerate(lines_of_costs):
-            mark = "  extrapolated" if i >= 3 and (self.n_blocks < blocks or i == 4) else ""
+        for name, cost in lines_of_costs:
             lines.append(
-                f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}"
-                f"{cost.memory / 1e9:>10,.2f} GB{mark}"
+                f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}{cost.memory / 1e9:>10,.2f} GB"
             )
         evidence = ", ".join(
             f"{block.log10_p:,.1f}" + (f" ({self.right[i]:.1%} of the units right)" if self.right else "")
@@ -382,12 +354,6 @@ def main(command: list[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and tokens (default: 0)")
     parser.add_argument(
-        "--models", type=int, default=21, metavar="N", help="extrapolate to all pairs of N (default: 21)"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="workers like this machine to extrapolate to (default: 1)"
-    )
-    parser.add_argument(
         "--folder", metavar="FOLDER", help="folder on whose disk to write (default: the temporary folder)"
     )
     parser.add_argument("--json", action="store_true", help="print the costs as JSON")
@@ -414,13 +380,6 @@ def main(command: list[str] | None = None) -> None:
         print(json.dumps(rehearsal.record()))
         return
     print(rehearsal)
-    if arguments.copy != "pruned":  # such a study would be of parents and children, not of equals
-        study = rehearsal.study(arguments.models, workers=arguments.workers)
-        workers = f"{arguments.workers} worker{'s' if arguments.workers > 1 else ''} like this one"
-        print(
-            f"All {arguments.models * (arguments.models - 1) // 2:,} pairs of {arguments.models} such models, "
-            f"extrapolated: {duration(study.seconds)} with {workers} ({duration(study.cpu_seconds)} of CPU)"
-        )
 
 
 def _all_or_number(option: str, text: str) -> int | None:
