@@ -1,8 +1,9 @@
-"""A study of full size rehearsed on synthetic weights: time and memory of some blocks, and of the whole from them.
+"""A study of full size rehearsed on synthetic weights: time and memory of some blocks, and what is found there.
 
 Two checkpoints of the true shapes are written into a temporary folder, some of their blocks go through a statistic as
 they would in a study, and the folder is removed. The measurements are the cost of reading a block of one model and that
 of comparing a block of one pair, apart: a study reads each block once a model, and compares it once a pair.
+What a whole study takes, `provlab plan` says.
 
 Synthetic weights are a friendly case. Rows of trained models share directions, for which matching takes longer.
 
