@@ -14,7 +14,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.planning import study
 from provlab.planning.shapes import shape
-from provlab.planning.sketch import shapes_of
+from provlab.planning.sketch import model_of, shapes_of
 from provlab.planning.stand_in import one_block, write_stand_in
 from provlab.planning.study import estimate, plan, summed
 from provlab.planning.trial import Trial, kinds_of, trial
@@ -169,6 +169,12 @@ def test_a_stand_in_has_the_shapes_of_one_block(tiny, label, tmp_path):
         assert written.checkpoint.dtype(name) == model.checkpoint.dtype(name)
     assert (written.anatomy.n_blocks, few.anatomy.n_blocks, few.anatomy.vocab_size) == (1, 1, 20)
     few.checkpoint.load_model()  # transformers makes it, too
+
+
+@pytest.mark.parametrize("label", ["llama", "gpt2"])
+def test_a_config_alone_has_a_stand_in_that_runs(tiny, label, tmp_path):
+    model = model_of(Checkpoint.open(tiny(label)).config)
+    Checkpoint.open(write_stand_in(model, tmp_path / "a", seed=0)).load_model()
 
 
 def test_a_config_of_one_block_has_one_entry_for_each(tiny):
@@ -341,3 +347,11 @@ def test_a_tiny_pair_is_planned_by_a_real_trial(models):
     assert trials.failed == {}
     assert set(trials.block) == {("read", "phi_u", (0,)), ("compare", "phi_u", (0, 0))}
     assert trials.whole == {}
+
+
+def test_a_trial_runs_on_the_device_of_the_study(models):
+    """A second backend on the CPU stands for it, whose comparisons go on in threads."""
+    sketch = shapes_of([models["base"], models["tuned"]])
+    result = estimate(sketch.models, ["phi_u", "phi_match"], replace(FEW, device="cpu:0"))
+    assert result.trial.failed == {}
+    assert min(taken.cpu for line, taken in result.parts.items() if line != "hash") > 0
