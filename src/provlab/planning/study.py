@@ -270,7 +270,6 @@ def estimate(
     options: Options,
     *,
     blocks: Sequence[int] | None = None,
-    all_blocks: bool = False,
     workers: int = 1,
     progress: float = False,
 ) -> Estimate:
@@ -280,7 +279,7 @@ def estimate(
     ----------
     models
         From `provlab.planning.sketch.shapes_of`, or opened.
-    statistics, options, blocks, all_blocks, workers
+    statistics, options, blocks, workers
         As for `plan`.
     progress
         Show a bar of the trial, at most once in so many seconds.
@@ -292,7 +291,7 @@ def estimate(
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, not {workers}")
-    work = plan(models, statistics, options, blocks=blocks, all_blocks=all_blocks, workers=workers)
+    work = plan(models, statistics, options, blocks=blocks, workers=workers)
     met: tuple[dict[str, set[Pair]], dict[str, set[Pair]]] = {}, {}
     for job in work.jobs:
         met[job.place is None].setdefault(job.statistic, set()).update(job.pairs)
