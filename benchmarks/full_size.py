@@ -1,8 +1,9 @@
-"""A study of full size rehearsed on synthetic weights: time and memory of some blocks, and of the whole from them.
+"""A study of full size rehearsed on synthetic weights: time and memory of some blocks, and what is found there.
 
 Two checkpoints of the true shapes are written into a temporary folder, some of their blocks go through a statistic as
 they would in a study, and the folder is removed. The measurements are the cost of reading a block of one model and that
 of comparing a block of one pair, apart: a study reads each block once a model, and compares it once a pair.
+What a whole study takes, `provlab plan` says.
 
 Synthetic weights are a friendly case. Rows of trained models share directions, for which matching takes longer.
 
@@ -33,7 +34,6 @@ from provlab.models.activations import mlp_activations, random_tokens
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.planning import shapes
-from provlab.planning.rates import rows
 from provlab.plots.numbers import format_duration as duration
 from provlab.statistics.base import Features, Model, Options, Statistic
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
@@ -93,28 +93,6 @@ class Rehearsal:
     blocks: tuple[BlockResult, ...]
     right: tuple[float, ...] | None
 
-    def study(self, n_models: int = 2, *, workers: int = 1) -> Cost:
-        """Extrapolate to all blocks of all pairs of `n_models` such models, on so many workers like this one.
-
-        Each block of one model meets its counterpart in the other. Time is spread evenly over the workers, as there
-        are far more units of work than workers; CPU time is not divided, and memory is that of one worker which holds
-        two models' features of one block.
-
-        Raises
-        ------
-        InputError
-            If there are fewer than two models, or no worker.
-        """
-        if n_models < 2 or workers < 1:
-            raise InputError(f"a study needs two models and a worker at least, not {n_models} and {workers}")
-        pairs = n_models * (n_models - 1) // 2
-        whole = self.read.times(n_models * min(self.depths)) + self.compare.times(pairs * min(self.depths))
-        return Cost(whole.seconds / workers, whole.cpu_seconds, whole.memory)
-
-    def every_block(self) -> Cost:
-        """Extrapolate to every block of the one with every block of the other, as where the depths differ."""
-        return self.read.times(sum(self.depths)) + self.compare.times(self.depths[0] * self.depths[1])
-
     def record(self) -> dict[str, Any]:
         """Costs of one block and what came out, for machines."""
         return {
@@ -131,22 +109,16 @@ class Rehearsal:
     def __str__(self) -> str:
         a, b = self.shapes
         pair = f"{a} and its noisy copy" if self.kind == "noisy" else f"{a} against {b}, {self.kind}"
-        blocks = min(self.depths)
         lines_of_costs = [
             (f"write {self.written / 1e9:,.1f} GB", self.write),
             (f"read a block of a model ({self.read_bytes / 1e6:,.0f} MB)", self.read),
             ("compare a block of a pair", self.compare),
-            (f"the whole pair, {blocks} blocks", self.study()),
         ]
-        if self.depths[0] != self.depths[1]:
-            lines_of_costs.append((f"every block with every, {self.depths[0]} x {self.depths[1]}", self.every_block()))
-        lines = [f"{pair}: {self.statistic} on {self.n_blocks} of {blocks} blocks, {self.device}", ""]
+        lines = [f"{pair}: {self.statistic} on {self.n_blocks} of {min(self.depths)} blocks, {self.device}", ""]
         lines.append(f"{'':<33}{'clock':>9}{'CPU':>9}{'peak memory':>13}")
-        for i, (name, cost) in enumerate(lines_of_costs):
-            mark = "  extrapolated" if i >= 3 and (self.n_blocks < blocks or i == 4) else ""
+        for name, cost in lines_of_costs:
             lines.append(
-                f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}"
-                f"{cost.memory / 1e9:>10,.2f} GB{mark}"
+                f"{name:<33}{duration(cost.seconds):>9}{duration(cost.cpu_seconds):>9}{cost.memory / 1e9:>10,.2f} GB"
             )
         evidence = ", ".join(
             f"{block.log10_p:,.1f}" + (f" ({self.right[i]:.1%} of the units right)" if self.right else "")
@@ -231,8 +203,8 @@ def rehearse(
         (first, second), write = measure(
             partial(_write, kind, names, configs, Path(scratch), noise=noise, seed=seed, progress=progress)
         )
-        for directions in (0, 8):  # loops are compiled, and the law at this width is known, before anything is timed
-            match(*rows(512, 64, directions, rng=np.random.default_rng(0)))
+        # loops are compiled, and the law at this width is known, before anything is timed
+        match(*np.random.default_rng(0).standard_normal((2, 512, 64), dtype=np.float32))
         pvalues.spearman(np.random.default_rng(0).permutation(int(configs[1]["intermediate_size"])))
         if statistic == "phi_match":  # a small model is run first, or the library that runs them would be timed too
             tiny = synthetic.synthesise(shapes.shape("tiny", 1), Path(scratch) / "warm")
@@ -383,12 +355,6 @@ def main(command: list[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of weights and tokens (default: 0)")
     parser.add_argument(
-        "--models", type=int, default=21, metavar="N", help="extrapolate to all pairs of N (default: 21)"
-    )
-    parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="workers like this machine to extrapolate to (default: 1)"
-    )
-    parser.add_argument(
         "--folder", metavar="FOLDER", help="folder on whose disk to write (default: the temporary folder)"
     )
     parser.add_argument("--json", action="store_true", help="print the costs as JSON")
@@ -415,13 +381,6 @@ def main(command: list[str] | None = None) -> None:
         print(json.dumps(rehearsal.record()))
         return
     print(rehearsal)
-    if arguments.copy != "pruned":  # such a study would be of parents and children, not of equals
-        study = rehearsal.study(arguments.models, workers=arguments.workers)
-        workers = f"{arguments.workers} worker{'s' if arguments.workers > 1 else ''} like this one"
-        print(
-            f"All {arguments.models * (arguments.models - 1) // 2:,} pairs of {arguments.models} such models, "
-            f"extrapolated: {duration(study.seconds)} with {workers} ({duration(study.cpu_seconds)} of CPU)"
-        )
 
 
 def _all_or_number(option: str, text: str) -> int | None:

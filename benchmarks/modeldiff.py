@@ -54,7 +54,6 @@ from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
 from provlab.planning import diff
-from provlab.planning.rates import measure_rates
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics.base import Model
 from provlab_study.toy_modulo30.moves import SumPreserving
@@ -211,7 +210,6 @@ def forward_passes(network: PreTrainedModel, tokens: torch.Tensor) -> int:
 
 def judging() -> None:
     """Print one row a network and length."""
-    measured = measure_rates()
     networks = [
         *((f"Llama {width}, {vocabulary:,} tokens", sized(width, vocabulary)) for width, vocabulary in SIZES),
         ("GPT-2 (124M)", GPT2LMHeadModel(GPT2Config()).eval()),
@@ -236,7 +234,7 @@ def judging() -> None:
                 }
             )
             model = Model(bones, anatomy.of(bones))
-            planned = diff.work(model, length=length, n=1000, dtype="float32", rates=measured)
+            planned = diff.works({name: model}, length=length, n=1000, dtype="float32")[name]
             print(
                 f"{name:<28}{length:>7}{results['judged']:>9,.0f}{results['bare']:>9,.0f}"
                 f"{results['bare'] / results['judged']:>11.2f}x{results['written']:>9,.0f}"

@@ -414,13 +414,12 @@ def test_the_code_of_a_solution_runs(name, stage):
 
 @pytest.mark.parametrize("name", WITH_COMMANDS)
 def test_the_commands_of_a_solution_run(name, stage, request, monkeypatch):
-    from provlab.planning import rates
+    from provlab.planning import study
+    from provlab.planning.trial import Trial, kinds_of
 
-    call, law = request.getfixturevalue("run"), rates.PowerLaw(512, 0.1, 3.0)
-    named = ("product", "forward", "threads", "prepared", "read", "hashed", "turned", "ordered", "lengths", "near")
-    speeds = dict.fromkeys((*named, "decomposed", "permuted", "divergence"), 1e9)
-    measured = rates.Rates(**speeds, call=1e-4, easy=law, hard=law, cores=2)
-    monkeypatch.setattr(rates, "measure_rates", lambda **_: measured)  # takes some seconds
+    call = request.getfixturevalue("run")
+    # a trial of 7 billion weights takes a minute
+    monkeypatch.setattr(study, "trial", lambda models, *rest, **_: Trial(kinds_of(models), {}, {}, {}, 1.0))
     for block in BASH.findall(SOLUTIONS[name].source):
         for line in block.splitlines():
             program, *arguments = shlex.split(line)

@@ -1,270 +1,276 @@
-"""Plans from shapes alone: what is counted is what the files hold, hours follow from the rates, nothing is fetched."""
+"""Plans: bytes are those of the files, minutes are those of a trial times blocks, models and pairs."""
 
 import json
-import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import tiny_models
 from synthetic import synthesise
 
-from provlab import zoo
-from provlab.arrays import of, on
-from provlab.engine import device as device_products
+from provlab import statistics, zoo
 from provlab.engine.pairs import open_models, run_pairs
+from provlab.engine.timing import Taken, timing
 from provlab.errors import CheckpointError, InputError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
-from provlab.planning import rates, report
-from provlab.planning.laws import LAWS
-from provlab.planning.rates import PowerLaw, Rates, fit, measure_rates
+from provlab.planning import study
 from provlab.planning.shapes import shape
-from provlab.planning.sketch import shapes_of
-from provlab.planning.study import estimate, plan
-from provlab.statistics import USUAL
-from provlab.statistics.base import Options
+from provlab.planning.sketch import model_of, shapes_of
+from provlab.planning.stand_in import one_block, write_stand_in
+from provlab.planning.study import estimate, plan, summed
+from provlab.planning.trial import Trial, kinds_of, trial
+from provlab.statistics import REGISTRY, USUAL
+from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.results import BlockResult, Detail
 
 OPTIONS = Options()
-# a machine of round numbers: an assignment of n rows takes (n / 1000)^2 or ten times as many seconds
-RATES = Rates(
-    product=1e11,
-    forward=1e11,
-    threads=2.0,
-    prepared=1e8,
-    read=1e9,
-    hashed=1e9,
-    turned=1e9,
-    ordered=1e8,
-    lengths=1e8,
-    near=1e8,
-    decomposed=1e9,
-    call=0.0,
-    permuted=1e8,
-    divergence=1e7,
-    easy=PowerLaw(1000, 1.0, 2.0),
-    hard=PowerLaw(1000, 10.0, 2.0),
-    cores=2,
-)
+FEW = Options(n_sequences=2, sequence_length=8)
 
 
-def planned(*sources, statistics=("phi_u",), **settings):
-    return estimate(shapes_of(sources).models, statistics, OPTIONS, RATES, **settings)
+def planned(*sources, names=("phi_u",), **settings):
+    return plan(shapes_of(sources).models, names, OPTIONS, **settings)
+
+
+def tried(work, **costs):
+    """A trial of made-up costs: seconds of a run, of reading, and of comparing, everywhere and for every statistic."""
+    kinds = kinds_of(work.models)
+    models, pairs = (
+        {(k,) for k in kinds.values()},
+        {tuple(sorted((a, b))) for a in kinds.values() for b in kinds.values()},
+    )
+    block = {
+        (what, job.statistic, of): Taken(costs.get(what, 0.0), 2 * costs.get(what, 0.0), costs.get("held", 0))
+        for job in work.jobs
+        for what, met in (("run", models), ("read", models), ("compare", pairs))
+        for of in met
+    }
+    return Trial(kinds, block, {work: replace(taken, nbytes=0) for work, taken in block.items()}, {}, 1.0)
+
+
+# Bytes ----------------------------------------------------------------------------------------------------------------
 
 
 def test_210_pairs_at_7b_by_hand():
-    """The sums on paper: 21 x 32 matrices of 11,008 x 4,096 in two bytes, 210 x 32 products and assignments of them."""
-    result = planned("shape:llama-2-7b*21")
-    matrix = 11_008 * 4096
-    assert result.plan.tensors == 21 * 32
-    assert result.plan.bytes_to_read == 21 * 32 * matrix * 2
-    assert result.plan.bytes_pair_by_pair == 20 * result.plan.bytes_to_read
-    assert result.plan.comparisons == 210 * 32
-    assert result.disk == pytest.approx(21 * 32 * 2 * matrix / 1e9)
-    assert result.reading == pytest.approx(21 * 32 * (matrix / 1e9 + matrix / 1e8))
-    assert result.order == pytest.approx(21 * 32 * matrix / 1e8)
-    assert result.products == pytest.approx(210 * 32 * 2 * 11_008 * matrix / 1e11)
-    assert result.assignments == pytest.approx((210 * 32 * 11.008**2, 2100 * 32 * 11.008**2))
-    assert result.hashing == result.loading == result.passes == result.canonical == 0.0
+    """The sums on paper: 21 x 32 matrices of 11,008 x 4,096 in two bytes, and 210 x 32 comparisons of them."""
+    work, matrix = planned("shape:llama-2-7b*21"), 11_008 * 4096
+    assert work.tensors == 21 * 32
+    assert work.bytes_to_read == 21 * 32 * matrix * 2
+    assert work.bytes_pair_by_pair == 20 * work.bytes_to_read
+    assert work.comparisons == 210 * 32
 
 
-def test_what_one_pass_leaves_is_prepared_once_for_both_forms_of_phi_match():
-    """Rows of 2,048 tokens by gate and by up, and pairs of units that are near; each of several workers makes them."""
-    names, units = ("phi_match", "phi_match_unsigned"), 11_008
-    both = planned("shape:llama-2-7b*2", statistics=names)
-    alone = planned("shape:llama-2-7b*2", statistics=names[:1])
-    apart = planned("shape:llama-2-7b*2", statistics=names, workers=2)
-    assert both.reading == alone.reading == pytest.approx(2 * 32 * 2 * units * 2048 / 1e8)
-    assert both.others == alone.others == pytest.approx(2 * 32 * units**2 / 1e8)
-    assert apart.others == 2 * both.others
+def test_a_pass_reads_the_whole_model():
+    work = planned("shape:llama-2-7b*2", names=["phi_match", "phi_u"])
+    assert len(work.passes) == 2
+    assert work.bytes_to_read == 2 * 2 * (6_738_415_616 + 32 * 11_008 * 4096)
+    assert work.loaded == 4 * (2 * 32_000 * 4096 + 4096 + 4 * 4096**2 + 3 * 4096 * 11_008 + 2 * 4096)
 
 
-def test_every_expert_is_matched(tmp_path):
-    sources = [str(tiny_models.save("mixtral", tmp_path / name)) for name in "ab"]
-    anatomy = shapes_of(sources).models[sources[0]].anatomy
-    (units, width), experts, blocks = anatomy.shape("up.0", 0), len(anatomy.mlps(0)), anatomy.n_blocks
-    result = planned(*sources)
-    assert experts > 1
-    assert result.products == pytest.approx(blocks * experts * 2 * units**2 * width / 1e11)
-    assert result.assignments[0] == pytest.approx(blocks * experts * (units / 1000) ** 2)
-    numbers = 2 * blocks * experts * units * width
-    whole = result.plan.bytes_to_hash  # files are hashed, and then lie in the system's cache
-    assert result.disk == pytest.approx(whole / 1e9)
-    assert result.reading == pytest.approx(numbers / 1e9 + numbers / 1e8)
+@pytest.mark.parametrize("name", REGISTRY)
+def test_bytes_planned_are_the_bytes_that_a_study_reads(models, text, name):
+    """Counted where tensors are read, all pairs together."""
+    options = replace(OPTIONS, text=text, n_sequences=4, sequence_length=16)
+    opened = open_models([models["base"], models["tuned"], models["stranger"]])
+    with counting() as count:
+        records = run_pairs(opened, [name], options, progress=False)
+    assert [record.error for record in records if record.error] == []
+    assert count.tensors == pytest.approx(plan(opened.models, [name], options).bytes_to_read, rel=0.01)  # a norm
 
 
-def test_the_clock_counts_threads_or_workers():
-    item, eight = planned("shape:tiny*3"), planned("shape:tiny*3", workers=8)
-    once = item.disk + item.reading + item.order
-    assert item.seconds[0] == pytest.approx(once + item.products / 2 + item.assignments[0])
-    assert eight.seconds[1] == pytest.approx(eight.cpu_seconds[1] / 8)
-
-
-def test_two_models_are_hashed_and_read_side_by_side(tmp_path):
-    pair = planned(*(str(tiny_models.save("llama", tmp_path / name)) for name in "ab"))
-    half = (pair.hashing + pair.reading + pair.order) / 2
-    assert pair.hashing > 0
-    assert pair.seconds[0] == pytest.approx(pair.disk + half + pair.products / 2 + pair.assignments[0])
-
-
-def test_activations_take_a_pass_over_every_model():
-    """One pass multiplies each weight of the blocks once a token, and attention adds to it."""
-    result = planned("shape:llama-2-7b*2", statistics=["phi_match"])
-    blocks = 32 * (4 * 4096**2 + 3 * 11_008 * 4096)
-    tokens = OPTIONS.n_sequences * OPTIONS.sequence_length
-    assert len(result.plan.passes) == 2
-    assert 2 * 2 * blocks * tokens / 1e11 < result.passes < 1.5 * 2 * 2 * blocks * tokens / 1e11
-    shares = 11_008 * 4096 / 1e8 + 2 * 512 * 11_008 * 4096 / 1e11  # of the output, at 512 positions
-    assert result.canonical == pytest.approx(2 * 32 * ((3 * 11_008 * 4096 + 11_008**2) / 1e8 + shares))
-    assert result.others == pytest.approx(32 * 2 * 11_008**2 / 1e8)  # units in groups, of either model
-    assert result.products == pytest.approx(32 * 2 * 2 * 11_008**2 * tokens / 1e11)
-
-
-def test_comparisons_without_a_matching_by_hand():
-    """Every weight of a block once, whatever the number of copies; 32 x 64 distributions over 32,000 tokens."""
-    block = 4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096
-    result = planned("shape:llama-2-7b*2", statistics=["phi_l2", "phi_jsd"])
-    assert result.left_out == ()
-    assert result.others == pytest.approx(32 * block / 1e8 + 2048 * 32_000 / 1e7)
-
-
-def test_a_model_is_loaded_once_and_run_for_each_kind_of_features():
-    """phi_match, its unsigned form and phi_jsd share a run; there the head makes 32,000 numbers a token."""
-    names = ["phi_h", "phi_match", "phi_match_unsigned", "phi_jsd"]
-    result = planned("shape:llama-2-7b*2", statistics=names)
-    single = planned("shape:llama-2-7b*2", statistics=["phi_match"])
-    numbers, tokens = 6_738_415_616, OPTIONS.n_sequences * OPTIONS.sequence_length
-    rounded = 2 * OPTIONS.sequence_length  # tokens that are read once more
-    head = 1.3 * 2 * 32_000 * 4096 * (tokens + rounded) / 1e11 + 0.4 * (tokens + rounded) * 32_000 / 1e7
-    inside = numbers - 2 * 32_000 * 4096 - 4096
-    # a block is turned into float32 for each batch of 16 sequences: of one run, or of two and a short one
-    assert single.loading == pytest.approx(2 * (1.25 * (numbers - inside) + 0.45 * 2 * inside) / 1e9)
-    assert result.loading == pytest.approx(2 * (1.25 * (numbers - inside) + 0.45 * 5 * inside) / 1e9)
-    assert result.passes == pytest.approx((2 + rounded / tokens) * single.passes + 2 * head)
-    alone = planned("shape:llama-2-7b*2", statistics=["phi_h"])
-    assert result.canonical == pytest.approx(alone.canonical + single.canonical)
-    assert result.plan.bytes_to_read == 2 * 2 * numbers + 2 * 32 * 3 * 11_008 * 4096 * 2  # MLPs again, for their keys
-
-
-def test_what_another_statistic_recorded_needs_no_run():
-    """phi_ANCHOR takes the activations of phi_MATCH, and has a run of its own where it is alone."""
-    match, anchor, both = (
-        planned("shape:llama-2-7b*2", statistics=names)
-        for names in (["phi_match"], ["phi_anchor"], ["phi_match", "phi_anchor"])
-    )
-    assert both.passes == match.passes == anchor.passes > 0
-    assert both.loading == match.loading
-
-
-def test_one_process_reads_a_block_once_and_several_once_a_statistic():
-    """The default set on two models of 13.5 GB: 54 GB in one process."""
-    numbers, blocks, table = 6_738_415_616, 32 * (4 * 4096**2 + 3 * 11_008 * 4096 + 2 * 4096), 32_000 * 4096
-    result, apart = (
-        planned("shape:llama-2-7b*2", statistics=USUAL),
-        planned("shape:llama-2-7b*2", statistics=USUAL, workers=2),
-    )
-    assert result.plan.bytes_to_read == 2 * 2 * (numbers + blocks + table)
-    mlps = 32 * 11_008 * 4096
-    assert apart.plan.bytes_to_read == result.plan.bytes_to_read + 2 * 2 * (3 + 1) * mlps
-    # keys of the MLP's weights once, beside those of phi_u's rows, phi_h's activations and phi_l2's stream
-    others = 2 * (mlps + 32 * 11_008 * 2048 + mlps)
-    assert result.order == pytest.approx((2 * 3 * mlps + others) / 1e8)
-    assert apart.order == pytest.approx((2 * 2 * 3 * mlps + others) / 1e8)
-
-
-def test_activations_wait_as_rows_and_are_compared_beside_their_unit_rows():
-    """Gate and up activations of 2,048 tokens, four bytes a number; eight while a block of two models is compared."""
-    whole = planned("shape:llama-2-7b*2", statistics=["phi_match", "phi_match_unsigned"]).plan
-    views = 2 * 11_008 * 2048
-    assert whole.waiting == 2 * 32 * 4 * views
-    assert whole.smallest == 2 * 8 * views + 8 * 11_008**2
-    outside, block = 2 * 32_000 * 4096 + 4096, 4 * 4096**2 + 3 * 4096 * 11_008 + 2 * 4096
-    assert whole.largest == 4 * (outside + block)  # of a model that runs
-    rounded = replace(OPTIONS, dtype="float16")  # what bfloat16 is not exact in
-    sketch = shapes_of(("shape:llama-2-7b*2",))
-    assert estimate(sketch.models, ["phi_match"], rounded, RATES).plan.largest == 2 * 6_738_415_616
-
-
-def test_models_run_at_the_pace_of_their_own_library():
-    """On AMD's processors torch's products take twice as long as numpy's."""
-    here = planned("shape:llama-2-7b*2", statistics=["phi_match"])
-    models = shapes_of(["shape:llama-2-7b*2"]).models
-    slower = estimate(models, ["phi_match"], OPTIONS, replace(RATES, forward=RATES.forward / 2))
-    assert slower.passes == pytest.approx(2 * here.passes)
-    assert (slower.products, slower.canonical) == (here.products, here.canonical)
-
-
-def test_files_that_fit_into_memory_come_from_the_disk_once():
-    whole = planned("shape:llama-2-7b*2", statistics=USUAL).plan
-    assert whole.from_disk(100 * 10**9) == 4 * 6_738_415_616
-    assert whole.from_disk(20 * 10**9) == whole.bytes_to_read
-
-
-def test_the_rates_of_a_device_are_by_its_clock():
-    """A thousand times the speed there, for products and runs; no thread of the processor shares them.
-
-    Other work there has rates that were measured there.
-    """
-    here = planned("shape:llama-2-7b*2", statistics=["phi_match"])
-    sketch = shapes_of(["shape:llama-2-7b*2"])
-    there = estimate(sketch.models, ["phi_match"], OPTIONS, replace(RATES, forward=1e14, device_product=1e14))
-    assert there.products == pytest.approx(here.products / 1000)
-    assert there.passes == pytest.approx(here.passes / 1000)
-    shares = 2 * 32 * 2 * 512 * 11_008 * 4096 / 1e11  # of the output
-    assert there.canonical == pytest.approx(here.canonical - shares * (1 - 1 / 1000))
-    assert there.assignments == here.assignments
-    saved = [
-        assigned / 2 for assigned in there.assignments
-    ]  # by two cores, side by side; two models are read in threads
-    assert there.seconds == pytest.approx(np.subtract(there.cpu_seconds, saved) - there.reading / 2)
-    saved = (here.products + here.passes + here.hashing + here.reading + here.order) / 2
-    assert here.seconds[0] == pytest.approx(here.cpu_seconds[0] - saved)
-
-
-def test_on_sixteen_cores_products_alone_are_divided():
-    """Sixteen threads that are busy or spin: a product takes 16 CPU seconds in a second, an assignment one."""
-    sketch = shapes_of(["shape:llama-2-7b*2"])
-    many = replace(RATES, threads=16.0, cores=16)
-    two, sixteen = (estimate(sketch.models, ["phi_u", "phi_unseen"], OPTIONS, rates) for rates in (RATES, many))
-    assert two.cpu_seconds == sixteen.cpu_seconds
-    threaded = two.products + two.others
-    assert two.seconds[0] - sixteen.seconds[0] == pytest.approx(threaded * (1 / 2 - 1 / 16))
-
-
-def test_a_statistic_without_a_law_is_named():
-    result = planned("shape:tiny*2", statistics=["phi_u", "huref_a"])
-    assert result.left_out == ("huref_a",)
-    assert result.plan.bytes_to_read > planned("shape:tiny*2").plan.bytes_to_read
+def test_all_blocks_meet_all_where_depths_differ(tmp_path):
+    sources = []
+    for blocks in (2, 3):
+        synthesise(shape("tiny", blocks), tmp_path / str(blocks))
+        sources.append(str(tmp_path / str(blocks)))
+    work = planned(*sources, names=["phi_u", "phi_h"])
+    assert {job.statistic for job in work.jobs} == {"phi_u"}
+    assert work.comparisons == 2 * 3
+    assert planned("shape:tiny*2", all_blocks=True).comparisons == 4 * 4
+    with counting() as count:
+        run_pairs(open_models(sources), ["phi_u"], OPTIONS, all_blocks=True, progress=False)
+    assert count.tensors == work.bytes_to_read
 
 
 def test_shapes_are_those_of_the_files(tmp_path):
     """A folder and the named shape give the same plan, bytes included."""
     for name in ("a", "b"):
         synthesise(shape("tiny"), tmp_path / name, seed=ord(name))
-    folders = planned(str(tmp_path / "a"), str(tmp_path / "b")).plan
-    named = planned("shape:tiny*2").plan
-    assert folders.bytes_to_read == named.bytes_to_read
-    assert folders.largest == named.largest
+    folders = planned(str(tmp_path / "a"), str(tmp_path / "b"))
+    named = planned("shape:tiny*2")
+    assert (folders.bytes_to_read, folders.tensors) == (named.bytes_to_read, named.tensors)
 
 
-@pytest.mark.parametrize("statistic", LAWS)
-def test_the_law_of_bytes_is_what_a_study_reads(models, text, statistic):
-    """Counted where tensors are read, all pairs together; phi_anchor runs the models, too."""
-    options = replace(OPTIONS, text=text, n_sequences=4, sequence_length=16)
-    opened = open_models([models["base"], models["tuned"], models["stranger"]])
-    with counting() as count:
-        records = run_pairs(opened, [statistic], options, progress=False)
-    assert [record.error for record in records if record.error] == []
-    planned = plan(opened.models, [statistic], options).bytes_to_read
-    assert count.tensors == pytest.approx(planned, rel=0.01)  # a norm is not planned for
-
-
-def test_no_tensor_is_read(tmp_path, monkeypatch):
+def test_no_tensor_of_a_model_is_read(tmp_path, monkeypatch):
     for name in ("a", "b"):
         synthesise(shape("tiny"), tmp_path / name)
-    for way in ("array", "tensor"):
-        monkeypatch.setattr(Checkpoint, way, lambda *arguments: pytest.fail("a tensor was read"))
-    assert planned(str(tmp_path / "a"), str(tmp_path / "b")).plan.jobs
+    real = Checkpoint.array
+
+    def array(self, *arguments):
+        assert str(tmp_path) not in self.source
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Checkpoint, "array", array)
+    sketch = shapes_of([str(tmp_path / "a"), str(tmp_path / "b")])
+    assert estimate(sketch.models, ["phi_u"], OPTIONS).cpu_seconds > 0
+
+
+# Sums -----------------------------------------------------------------------------------------------------------------
+
+
+def test_seconds_are_those_of_the_trial_times_blocks_models_and_pairs():
+    """21 models are read once a block, and 210 pairs compared; a pass goes once through all blocks, and starts once."""
+    work = planned("shape:llama-2-7b*21", names=["phi_h"])
+    result = summed(work, tried(work, run=100.0, read=1.0, compare=0.01))
+    clock = {line: taken.clock for line, taken in result.parts.items()}
+    assert clock["run models"] == pytest.approx(21 * 33 * 100)
+    assert clock["read and prepare"] == pytest.approx(21 * 32)
+    assert clock["compare by phi_h"] == pytest.approx(210 * 32 * 0.01)
+    assert result.seconds == pytest.approx(sum(clock.values()))
+    assert result.cpu_seconds == pytest.approx(2 * result.seconds)
+
+
+def test_what_compares_whole_models_is_counted_once_a_pair():
+    work = planned("shape:llama-2-7b*3", names=["phi_unseen"])
+    assert summed(work, tried(work, compare=1.0)).parts["compare by phi_unseen"].clock == 3
+
+
+def test_workers_share_the_seconds_of_the_processors():
+    work = planned("shape:tiny*3")
+    assert summed(work, tried(work, compare=1.0), 8).seconds == pytest.approx(2 * 3 * 4 / 8)
+
+
+def test_features_of_all_blocks_wait_and_those_of_a_block_are_held():
+    """Each of 32 blocks leaves 10 bytes for both forms; two models of one block are held with what is made of them."""
+    work = planned("shape:llama-2-7b*3", names=["phi_match", "phi_match_unsigned"])
+    result = summed(work, tried(work, held=10))
+    assert result.waiting == 3 * 32 * 10
+    assert result.smallest == 20
+    assert result.largest == work.loaded > 30
+    light = planned("shape:llama-2-7b*3")
+    assert summed(light, tried(light, held=10)).largest == 3 * 10 + 2 * 20
+
+
+def test_a_plan_needs_a_worker():
+    with pytest.raises(InputError, match="workers"):
+        estimate(shapes_of(["shape:tiny*2"]).models, ["phi_u"], OPTIONS, workers=0)
+
+
+# The trial ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("label", ["llama", "llama_tied", "gpt2", "qwen3", "gemma2", "phi3", "mixtral"])
+def test_a_stand_in_has_the_shapes_of_one_block(tiny, label, tmp_path):
+    model = Model.open(str(tiny(label)))
+    written = Model.open(str(write_stand_in(model, tmp_path / "a", seed=0)))
+    few = Model.open(str(write_stand_in(model, tmp_path / "b", vocabulary=20, seed=0)))
+    names = {part.name for part in model.anatomy.parts if part.block in (None, 0)}
+    assert set(written.checkpoint.tensor_names) == names
+    for name in names:
+        assert written.checkpoint.shape(name) == model.checkpoint.shape(name)
+        assert written.checkpoint.dtype(name) == model.checkpoint.dtype(name)
+    assert (written.anatomy.n_blocks, few.anatomy.n_blocks, few.anatomy.vocab_size) == (1, 1, 20)
+    few.checkpoint.load_model()  # transformers makes it, too
+
+
+@pytest.mark.parametrize("label", ["llama", "gpt2"])
+def test_a_config_alone_has_a_stand_in_that_runs(tiny, label, tmp_path):
+    model = model_of(Checkpoint.open(tiny(label)).config)
+    Checkpoint.open(write_stand_in(model, tmp_path / "a", seed=0)).load_model()
+
+
+def test_a_config_of_one_block_has_one_entry_for_each(tiny):
+    model = Model.open(str(tiny("qwen3")))
+    config = model.checkpoint.config | {"layer_types": ["full_attention"] * model.anatomy.n_blocks}
+    object.__setattr__(model.checkpoint, "config", config)
+    assert one_block(model, 7)["layer_types"] == ["full_attention"]
+    assert one_block(model, 7)["num_hidden_layers"] == 1
+    assert model.checkpoint.config["num_hidden_layers"] > 1
+
+
+def test_a_part_of_a_model_has_no_stand_in(models, tmp_path):
+    part = replace(Model.open(models["base"]), anatomy=replace(Model.open(models["base"]).anatomy, part_name="vision"))
+    with pytest.raises(InputError, match="is a part of a model"):
+        write_stand_in(part, tmp_path / "a", seed=0)
+
+
+def test_models_of_one_shape_are_tried_once(models):
+    sketch = shapes_of([models["base"], models["tuned"], "shape:tiny*2"])
+    assert list(kinds_of(sketch.models).values()) == [0, 0, 1, 1]
+
+
+def test_every_usual_statistic_is_tried(models):
+    """By blocks, or as a whole; of a model that runs what it leaves is measured, too."""
+    sketch = shapes_of([models["base"], models["tuned"]])
+    work = plan(sketch.models, USUAL, FEW)
+    result = estimate(sketch.models, USUAL, FEW)
+    assert result.trial.failed == {}
+    for job in work.jobs:
+        costs = result.trial.whole if job.place is None else result.trial.block
+        assert costs["compare", job.statistic, (0, 0)].cpu > 0
+    assert result.waiting > 0
+    assert result.trial.seconds > 0
+
+
+class Slow(Statistic):
+    """A reader's own: it counts how often it is asked."""
+
+    name, reads, roles, calls = "slow", "the up projection", ("up",), []
+
+    def prepare(self, model, options):
+        return Rows(model)
+
+    def compare_block(self, a, b, block, options):
+        self.calls.append(block)
+        sum(range(100_000))
+        return BlockResult(block, 0.0, None, Detail())
+
+
+class Rows(Features):
+    def __init__(self, model):
+        self.model = model
+
+    def block(self, block):
+        return self.model.anatomy.read(self.model.checkpoint, "up", block)
+
+
+def test_a_statistic_of_a_reader_is_planned_without_any_law(models, monkeypatch):
+    monkeypatch.setattr(statistics, "REGISTRY", dict(statistics.REGISTRY))
+    monkeypatch.setattr(statistics, "_loaded", dict(statistics._loaded))
+    statistics.register(Slow)
+    sketch = shapes_of([models["base"], models["tuned"], models["stranger"]])
+    result = estimate(sketch.models, ["slow"], OPTIONS)
+    assert result.trial.failed == {}
+    one = result.trial.block["compare", "slow", (0, 0)].cpu
+    assert result.parts["compare by slow"].cpu == pytest.approx(3 * 3 * one)  # pairs and blocks
+    assert set(Slow.calls) == {0}  # of stand-ins of one block
+    assert result.smallest == 2 * 48 * 24 * 4
+
+
+def test_what_fails_in_a_trial_has_no_time_and_a_reason(models, monkeypatch):
+    def fails(*arguments):
+        raise InputError("no such law")
+
+    monkeypatch.setattr(type(statistics.get("phi_u")), "compare_block", fails)
+    sketch = shapes_of([models["base"], models["tuned"]])
+    result = estimate(sketch.models, ["phi_u", "phi_l2"], FEW)
+    assert "no such law" in result.trial.failed["phi_u"]
+    assert list(result.trial.failed) == ["phi_u"]
+
+
+def test_parts_of_a_study_are_timed_within_and_nowhere_else(models, text):
+    opened = open_models([models["base"], models["tuned"]])
+    options = replace(FEW, text=text)
+    with timing() as parts:
+        run_pairs(opened, ["phi_u", "phi_match"], options, progress=False)
+    run_pairs(opened, ["phi_l2"], options, progress=False)
+    assert {(what, name) for what, name, _ in parts} == {
+        ("run", "phi_match"), ("read", "phi_match"), ("compare", "phi_match"), ("read", "phi_u"), ("compare", "phi_u"),
+    }  # fmt: skip
+    assert parts["compare", "phi_u", (models["base"], models["tuned"])].cpu > 0
+    rows = 3 * 2 * 48 * 16 * 4  # of gate and up at each token; beside them the tokens, and what is known of each unit
+    assert rows < parts["run", "phi_match", (models["base"],)].nbytes < 1.2 * rows
+
+
+# Which models ---------------------------------------------------------------------------------------------------------
 
 
 def test_what_cannot_be_known_is_refused_with_its_reason(tmp_path):
@@ -293,83 +299,13 @@ def test_fewer_than_two_models_are_no_study(sources, error, message):
         shapes_of(sources)
 
 
-def test_a_plan_needs_a_worker():
-    with pytest.raises(InputError, match="workers"):
-        planned("shape:tiny*2", workers=0)
-
-
-# Rates ----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_power_law_is_found_again():
-    law = fit({n: 2e-9 * n**2.5 for n in (256, 512, 1024, 2048)})
-    assert law.exponent == pytest.approx(2.5)
-    assert law(8192) == pytest.approx(2e-9 * 8192**2.5)
-
-
-def test_one_size_grows_with_the_cube():
-    assert fit({256: 0.1}).exponent == 3.0
-
-
-def test_this_machine_has_rates(monkeypatch):
-    monkeypatch.setattr("provlab.planning.rates._SIZES", (64, 128))
-    result = measure_rates()
-    speeds = (result.product, result.prepared, result.read, result.hashed, result.permuted, result.divergence)
-    assert min(*speeds, result.turned, result.ordered, result.lengths, result.near, result.decomposed, result.call) > 0
-    assert 1 / 20 < result.forward / result.product < 20  # operations of a CPU second, both
-    assert result.hard.seconds > 0 < result.easy.seconds
-    assert 1 <= result.threads <= result.cores
-
-
-def test_a_device_is_measured_where_it_multiplies(monkeypatch):
-    """A second backend on the CPU stands for it: its products are made by the way that a matching's are."""
-    monkeypatch.setattr("provlab.planning.rates._ON_DEVICE", 256)
-    monkeypatch.setattr("provlab.planning.rates._SIZES", (64,))
-    made = []
-    real = device_products.product_on
-    monkeypatch.setattr("provlab.planning.rates.product_on", lambda device: made.append(device) or real(device))
-    result = measure_rates(device="cpu:0", dtype="bfloat16")
-    assert result.device_product is not None
-    assert min(result.device_product, result.forward) > 0
-    assert made == ["cpu:0"]
-
-
-def test_what_is_computed_on_a_device_is_measured_there_by_its_clock(monkeypatch):
-    """The way to it takes 20 ms, in which the calling thread sleeps; on the CPU nothing is sent."""
-    for name, value in {"_SIZES": (64,), "_LARGER": 1, "_WIDER": {}, "_ON_DEVICE": 256}.items():
-        monkeypatch.setattr(f"provlab.planning.rates.{name}", value)
-    sent = []
-
-    def slow(device):
-        there = on(device)
-
-        def way(values):
-            sent.append(values.shape)
-            time.sleep(0.02)
-            return there(values)
-
-        return there if there is of else way
-
-    monkeypatch.setattr("provlab.planning.rates.on", slow)
-    monkeypatch.setattr("provlab.statistics.phi_l2.on", slow)
-    here = measure_rates()
-    assert not sent
-    there = measure_rates(device="cpu:0")
-    assert len(sent) > 4
-    assert there.lengths < 3 * 512 * 4096 / 0.06  # three matrices were sent
-    assert there.near < 3072**2 / 0.06
-    assert there.divergence < 256 * 16_384 / 0.04
-    assert there.permuted < here.permuted
-    assert there.multiplied == there.device_product
-    assert here.multiplied == here.product
-
-
 # The command ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def run(run, monkeypatch):
-    monkeypatch.setattr("provlab.planning.rates.measure_rates", lambda **_: RATES)
+    """Trials cost nothing here."""
+    monkeypatch.setattr(study, "trial", lambda models, *arguments, **_: Trial(kinds_of(models), {}, {}, {}, 12.0))
     return run
 
 
@@ -379,75 +315,43 @@ def test_the_command_prints_a_plan(run):
     assert "1,680 comparisons of a pair" in out
     assert "pair by pair 20.0 times as much" in out
     assert "8 processes" in out
-    assert "none is known of huref_a" in out
+    assert "a trial of 12 s on this machine" in " ".join(out.split())
 
 
-def test_the_command_says_what_does_not_fit(run):
-    _, out, _ = run("plan", "shape:llama-2-7b*2", "--statistic", "phi_u", "--memory", "2GB")
-    assert "does not fit: the largest pair needs about" in out
+def test_the_command_says_what_does_not_fit_and_what_has_no_time(run, monkeypatch):
+    def large(models, *arguments, **settings):
+        held = {("read", "phi_u", (0,)): Taken(1.0, 1.0, 2 * 10**9)}
+        return Trial(kinds_of(models), held, {}, {"phi_h": "it has no gates"}, 12.0)
 
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [(["shape:tiny*2"], True), (["shape:tiny*3"], False), (["shape:tiny*2", "--statistic", "phi_u"], False)],
-)
-def test_a_comparison_of_two_may_end_with_the_stream_score(run, words, named):
-    status, out, _ = run("plan", *words)
-    assert (status, "more for the stream score, where no test rejects" in out) == (0, named)
-
-
-def test_the_stream_score_hashes_no_file_again(run, new_model, save_model, tmp_path, monkeypatch):
-    """A comparison has hashed its files when it comes to the score."""
-    folders = [str(save_model(new_model(seed), tmp_path / str(seed))) for seed in (1, 2)]
-    estimates = []
-    monkeypatch.setattr(report, "study_card", lambda estimated, _, quick, score: estimates.extend([estimated, score]))
-    run("plan", *folders)
-    assert estimates[0].hashing > estimates[1].hashing == 0
-
-
-def test_reading_is_measured_on_the_disk_of_the_models(tmp_path, monkeypatch, run):
-    """By the largest file that is here; of models that are none by a new one."""
-    files, folders = [], [tmp_path / name for name in "ab"]
-    for folder, units in zip(folders, (32, 64), strict=True):
-        synthesise(shape("tiny", 1) | {"intermediate_size": units}, folder)
-    monkeypatch.setattr(rates, "measure_rates", lambda **settings: files.append(settings["file"]) or RATES)
-    run("plan", *map(str, folders))
-    run("plan", "shape:tiny*2")
-    assert files == [*folders[1].glob("*.safetensors"), None]
-
-
-def test_what_the_system_keeps_of_a_file_is_let_go_before_it_is_read(tmp_path, monkeypatch):
-    """A disk is slower than memory by a factor of three and more."""
-    path, parts = tmp_path / "file", []
-    path.write_bytes(bytes(5000))
-    monkeypatch.setattr(rates, "let_go", lambda file, start, nbytes: parts.append((start, nbytes)))
-    monkeypatch.setattr(rates, "_READ", 1000)
-    assert rates.read_rate(path) > 0
-    assert parts == [(2000, 1000)]
-
-
-def test_the_stream_score_by_hand():
-    """One half: two decompositions, products of V/2 and V/4 tokens for them, of V/2 to choose twice and to judge."""
-    tokens, width = 32_000, 4096
-    products = 2 * (tokens / 2 + tokens / 4 + 3 * tokens / 2) * width**2
-    spent = products / 1e11 + 2 * width**3 / 1e9
-    assert planned("shape:llama-2-7b*2", statistics=["stream_score"]).others == pytest.approx(spent, rel=0.01)
-
-
-def test_the_embeddings_of_untrained_tokens_by_hand():
-    """Six passes over either table, a product and a decomposition of the others, 4,096 rows turned twice in float64."""
-    tokens, width = 32_000, 4096
-    products = 2 * tokens * width**2 + 2 * 2 * (2 * 4096 * width**2)
-    spent = 2 * 6 * tokens * width / RATES.prepared + products / RATES.product + width**3 / RATES.decomposed
-    assert planned("shape:llama-2-7b*2", statistics=["phi_unseen"]).others == pytest.approx(spent, rel=0.01)
+    monkeypatch.setattr(study, "trial", large)
+    _, out, _ = run("plan", "shape:llama-2-7b*2", "--statistic", "phi_u,phi_h", "--memory", "4GB")
+    out = " ".join(out.split())
+    assert "does not fit: the largest pair needs about 4.0 GB" in out
+    assert "none is known of phi_h: it has no gates" in out
 
 
 def test_json_is_the_same(run, tmp_path):
     status, out, err = run("plan", "shape:tiny*3", "shape:giant", "--statistic", "phi_u", "--json", "-")
-    plan = json.loads(out)
+    numbers = json.loads(out)
     assert status == 0
-    assert plan["comparisons"] == 12
-    assert plan["bytes_to_read"] == 12 * 176 * 64 * 2
-    assert list(plan["refused"]) == ["shape:giant"]
+    assert numbers["comparisons"] == 12
+    assert numbers["bytes_to_read"] == 12 * 176 * 64 * 2
+    assert list(numbers["refused"]) == ["shape:giant"]
     assert "left out: shape:giant" in err
-    assert list(plan["seconds"]) == pytest.approx(planned("shape:tiny*3").seconds)
+    assert (numbers["seconds"], numbers["trial_seconds"], numbers["no_time_known"]) == (0.0, 12.0, {})
+
+
+def test_a_tiny_pair_is_planned_by_a_real_trial(models):
+    pair = shapes_of([models["base"], str(models["tuned"])])
+    trials = trial(pair.models, {"phi_u": [tuple(pair.models)]}, {}, OPTIONS)
+    assert trials.failed == {}
+    assert set(trials.block) == {("read", "phi_u", (0,)), ("compare", "phi_u", (0, 0))}
+    assert trials.whole == {}
+
+
+def test_a_trial_runs_on_the_device_of_the_study(models):
+    """A second backend on the CPU stands for it, whose comparisons go on in threads."""
+    sketch = shapes_of([models["base"], models["tuned"]])
+    result = estimate(sketch.models, ["phi_u", "phi_match"], replace(FEW, device="cpu:0"))
+    assert result.trial.failed == {}
+    assert min(taken.cpu for line, taken in result.parts.items() if line != "hash") > 0

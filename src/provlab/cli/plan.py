@@ -2,13 +2,8 @@
 
 import argparse
 import sys
-from dataclasses import asdict, replace
 
-from provlab import statistics as registry
 from provlab.cli import arguments as common
-from provlab.errors import InputError
-
-_LONG = 600  # seconds from which a quicker setting is named
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +22,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--diff",
         action="store_true",
         help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
-        "(default: 25) in --dtype",
+        "(default: 25) in --dtype on --device",
     )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
     common.add_json(parser)
@@ -35,61 +30,24 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from provlab.planning.rates import measure_rates
-    from provlab.planning.sketch import shapes_of
+    from provlab.planning import command
 
     common.check_json(arguments.json)
     if arguments.diff:
-        return _plan_diff(arguments)
-    from provlab.engine.memory import budget_for
-    from provlab.planning.report import numbers_of, study_card
-    from provlab.planning.study import estimate
-    from provlab.statistics.base import Options
-    from provlab.studying import expand
-
-    settings = common.statistics(arguments)
-    names, blocks, allow_pickle = (settings.pop(name) for name in ("statistics", "blocks", "allow_pickle"))
-    options = Options(**settings)
-    names = registry.checked_names(names, units=options.units)
-    budget = budget_for(arguments.memory, arguments.workers)
-    sketch = shapes_of(expand(arguments.models), allow_pickle=allow_pickle)
-    for source, why in sketch.refused.items():
-        print(f"left out: {source}: {why}", file=sys.stderr)
-    rates = measure_rates(seed=options.seed, device=options.device, dtype=options.dtype, file=sketch.largest_here())
-    estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
-    numbers = numbers_of(sketch, estimated, budget)
-    quick = score = None
-    if arguments.statistic is None and len(sketch.models) == 2:  # as `provlab.compare` has it
-        score = estimate(sketch.models, ["stream_score"], options, rates, workers=arguments.workers)
-        score = replace(score, hashing=0.0)  # the files are hashed by then
-    if arguments.statistic is None and options.units is None and estimated.seconds[1] > _LONG:
-        options = replace(options, **common.QUICK)
-        some = registry.checked_names(None, units=options.units)
-        quick = estimate(sketch.models, some, options, rates, blocks=blocks, workers=arguments.workers)
-    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quick, score))
-    return 0
-
-
-def _plan_diff(arguments: argparse.Namespace) -> int:
-    """Say what a comparison by Model-diff takes."""
-    from provlab.engine.memory import budget_for
-    from provlab.planning import diff
-    from provlab.planning.rates import measure_rates
-    from provlab.planning.report import diff_card
-    from provlab.planning.sketch import shapes_of
-
-    room = budget_for(arguments.memory).process if arguments.memory else None
-    sketch = shapes_of(arguments.models, allow_pickle=arguments.allow_pickle)
-    for source, why in sketch.refused.items():
-        raise InputError(f"{source}: {why}")
-    if len(sketch.models) != 2:
-        raise InputError(f"diff compares two models, not {len(sketch.models)}")
-    length, n = getattr(arguments, "sequence_length", 25), getattr(arguments, "n_sequences", 4000)
-    dtype = diff.checked_dtype(getattr(arguments, "dtype", "float32"))
-    rates = measure_rates(dtype=dtype)
-    works = {
-        name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()
-    }
-    numbers = {name: asdict(work) for name, work in works.items()}
-    common.deliver(arguments.json, lambda: numbers, lambda: diff_card(works, length, dtype, rates.threads, room))
+        names = {"sequence_length": "length", "n_sequences": "n", "dtype": "dtype", "device": "device"}
+        given = {to: getattr(arguments, name) for name, to in names.items() if hasattr(arguments, name)}
+        numbers, card = command.diff_plan(
+            arguments.models, memory=arguments.memory, allow_pickle=arguments.allow_pickle, **given
+        )
+    else:
+        numbers, card = command.study_plan(
+            arguments.models,
+            memory=arguments.memory,
+            workers=arguments.workers,
+            progress=sys.stderr.isatty(),
+            **common.statistics(arguments),
+        )
+        for source, why in numbers["refused"].items():
+            print(f"left out: {source}: {why}", file=sys.stderr)
+    common.deliver(arguments.json, lambda: numbers, lambda: card)
     return 0

@@ -25,6 +25,7 @@ from provlab.engine.memory import Allowance, Budget, Pair, nbytes
 from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.rounds import in_rounds
+from provlab.engine.timing import timed
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.machine import Beside
@@ -125,8 +126,10 @@ class Job:
             source, block = side
             try:
                 model = opened(self.models[source])
-                with named(f"{named_place(self.statistic, block)} of {model.name}"):
+                what = f"{named_place(self.statistic, block)} of {model.name}"
+                with named(what), timed("read", self.statistic, source) as taken:
                     features = of_block(prepare(source, model), source, block)
+                    taken.nbytes = nbytes(features)
             except PAIR_FAILURES as error:
                 return error
             memory.room_for([features])  # before the other side is read
@@ -142,9 +145,10 @@ class Job:
                 what = f"{self.statistic} of {' and '.join(names)}"
                 return NotComparableError(too_large(what, needed, self.budget, cached))
             measure = memory.first_comparison() if several and memory.working is None else nullcontext()
+            clock = timed("compare", self.statistic, *(source for source, _ in pair))
             try:
                 what = named_place(self.statistic, place)
-                with named(what, *names), measure, multiplied_by(product_on(self.options.device)):
+                with named(what, *names), clock, measure, multiplied_by(product_on(self.options.device)):
                     return statistic.checked(statistic.compare_block(a, b, block, self.options))
             except NoUnitsError:  # seen when the two were brought together
                 return statistic.without(block, [])

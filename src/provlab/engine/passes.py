@@ -11,6 +11,7 @@ from pathlib import Path
 
 from provlab.engine.memory import Budget, nbytes
 from provlab.engine.reference import Reference, Result, named, too_large
+from provlab.engine.timing import timed
 from provlab.errors import PAIR_FAILURES, NotComparableError, ProvlabError
 from provlab.models.formats.dtypes import itemsize
 from provlab.models.room import load, save
@@ -123,7 +124,11 @@ class ForwardPass:
                 try:
                     with named(f"{name} of {model.name}"):
                         if key not in self.cache:  # else a statistic that records the same was run already
-                            self.cache.put(key, self._features(name, model))
+                            with timed("run", name, self.model.source) as taken:
+                                features = self._features(name, model)
+                                taken.nbytes = nbytes(features)
+                            self.cache.put(key, features)
+                            del features  # the cache may have room for them in files alone
                 except PAIR_FAILURES as error:
                     yield name, error
 

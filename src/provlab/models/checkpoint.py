@@ -328,11 +328,6 @@ class Checkpoint:
         """Bytes that `digest` reads on this machine: of files whose hash is not remembered; the hub's are known."""
         return sum(self._files.size(name) for name in self._decisive if not self._files.hash_known(name))
 
-    def largest_here(self) -> Path | None:
-        """The largest file of weights that is on this machine; None if none is."""
-        here = [file for file in self._weights.files if self._files.here(file)]
-        return max(map(self._files.path, here), key=lambda path: path.stat().st_size, default=None)
-
     def bytes_to_fetch(self) -> int:
         """Bytes of the weight files that are not on this machine, and are fetched to run the model; 0 for a folder."""
         return sum(self._files.size(file) for file in self._decisive if not self._files.here(file))

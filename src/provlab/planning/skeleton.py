@@ -19,12 +19,13 @@ from provlab.models.language import language_part
 
 # How published models are kept where the config does not say.
 _DTYPE = "bfloat16"
+_BIASED = ("GPT2LMHeadModel",)  # whose configs cannot switch their biases off
 _MOST_EXPERTS = 100_000  # of all blocks; nobody counts to more
 
 
 @dataclass(frozen=True)
 class Skeleton:
-    """The tensors that a config promises; biases, which few configs switch on, are left out.
+    """The tensors that a config promises; biases that a config could switch off, as most do, are left out.
 
     Attributes
     ----------
@@ -65,8 +66,8 @@ class Skeleton:
         InvalidWeightsError
             The config does not say how long an axis is.
         """
-        name, config = language_part(self.architecture, self.config)
-        architecture = described(name)
+        architecture_name, config = language_part(self.architecture, self.config)
+        architecture = described(architecture_name)
         sizes = axis_sizes(self.name, config, architecture.keys)
         if sizes["blocks"] * sizes.get("experts", 1) > _MOST_EXPERTS:
             raise InvalidWeightsError(
@@ -75,7 +76,7 @@ class Skeleton:
         shapes = {}
         for part, _, number, expert in instances(architecture, sizes):
             role = part.segments[0].role
-            left_out = role != "head" or config.get("tie_word_embeddings")
+            left_out = config.get("tie_word_embeddings") if role == "head" else architecture_name not in _BIASED
             if part.optional and left_out and (expert is None or len(part.segments[0].axes) == 1):
                 continue
             try:

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from provlab import zoo
 from provlab.errors import CheckpointError, InputError, ProvlabError
@@ -35,12 +34,6 @@ class Sketch:
     models: Mapping[str, Model]
     to_fetch: Mapping[str, int]
     refused: Mapping[str, str]
-
-    def largest_here(self) -> Path | None:
-        """The largest file of weights that is on this machine; None if none is."""
-        checkpoints = [model.checkpoint for model in self.models.values()]
-        files = [each.largest_here() for each in checkpoints if isinstance(each, Checkpoint)]
-        return max((file for file in files if file), key=lambda path: path.stat().st_size, default=None)
 
 
 def shapes_of(sources: Sequence[str], *, allow_pickle: bool = False) -> Sketch:
@@ -85,7 +78,7 @@ def _model(source: str, allow_pickle: bool) -> tuple[Model, int]:
     """One model known by its shapes, and the bytes of it that are not on this machine."""
     if source.startswith(SHAPE):
         name = source.removeprefix(SHAPE)
-        return _skeleton(Skeleton(name, shape(name.partition("#")[0]))), 0
+        return model_of(shape(name.partition("#")[0]), name), 0
     if source.startswith("zoo:"):
         name, _, edition = source.removeprefix("zoo:").partition("@")
         cards = zoo.status(edition or zoo.default_edition())
@@ -94,9 +87,11 @@ def _model(source: str, allow_pickle: bool) -> tuple[Model, int]:
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     missing = checkpoint.bytes_to_fetch()
     if missing and checkpoint.pickled:  # a pickle is fetched whole before its tensors are known
-        return _skeleton(Skeleton(source, checkpoint.config)), missing
+        return model_of(checkpoint.config, source), missing
     return Model(checkpoint, anatomy.of(checkpoint)), missing
 
 
-def _skeleton(skeleton: Skeleton) -> Model:
+def model_of(config: dict[str, Any], name: str = "tiny") -> Model:
+    """A model that is known by its config alone."""
+    skeleton = Skeleton(name, config)
     return Model(cast(Checkpoint, skeleton), anatomy.of(skeleton))

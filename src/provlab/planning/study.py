@@ -1,70 +1,54 @@
-"""The cost of a study, before anything starts: bytes and memory from shapes alone, hours from rates.
+"""The cost of a study, before anything starts: bytes from shapes alone, memory and minutes from a trial.
 
-One law for all statistics, whose numbers are in `laws`. Each tensor of a block is read once a model for all statistics
-in one process, and once a statistic by several. A model whose activations are compared is loaded, and so read whole,
-once, and run once for each kind of features. Each pair is compared once a block:
-
-    T = models * (hashing + loading + runs + blocks * (reading + order of the units)) + pairs * blocks * (product +
-        assignment)
-
-Hours are an interval: its ends are the assignment on rows that share no direction and on rows that share strong ones,
-between which trained models lie. What a plan cannot know: what else the machine does meanwhile, whether files lie in
-the system's cache already, and what the weights hold, as how many tokens are untrained.
+Each tensor of a block is read once a model for all statistics in one process, and once a statistic by several. A model
+whose activations are compared is loaded, and so read whole, once, and run once for each kind of features. Each pair is
+compared once a block. How often each of these is done follows from the models and the statistics; what each takes is
+measured (`provlab.planning.trial`).
 """
 
-import math
+import hashlib
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 
-from provlab.engine import memory
+from provlab.engine.all_blocks import able
+from provlab.engine.jobs import Place, sides
 from provlab.engine.passes import loaded_bytes
+from provlab.engine.timing import Taken
 from provlab.errors import InputError, ProvlabError
-from provlab.models.canonical import JUDGED
 from provlab.models.checkpoint import Checkpoint
-from provlab.models.formats.dtypes import itemsize
-from provlab.models.steps import BATCH, batch_with_logits, runs_by_blocks
-from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
-from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
+from provlab.planning.trial import Trial, trial
 from provlab.statistics import get as get_statistic
 from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes
-from provlab.statistics.phi_jsd import SEQUENCES
 
 Pair = tuple[str, str]
-_LOAD = 1.5  # the time for which a number is turned into float32, when a model is loaded
-_BROUGHT = 1.25  # the same, of what lies in no block: 1.0 on one processor and 1.8 on another
-_WIDENED = 0.45  # the same, where a block is widened into the memory of the one before
-_FORWARD = 1.3  # attention, norms and copies, over the products of a forward pass
-_PREDICTED = 0.4  # of the time of phi_JSD for as many probabilities: a softmax, and what is measured of each model
+_HASHED = 2**26  # bytes that are hashed to time it
+_HELD = 3  # times the bytes of its features that a comparison holds, as the engine counts
 
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """One statistic on one block of all models.
+    """One statistic at one place of all models.
 
     Attributes
     ----------
-    statistic, block
-        Registered name; counted from 0, or None for the whole model.
+    statistic, place
+        Registered name; a block, counted from 0, a block of each, or None for the whole model.
     pairs
         To be compared.
     reads
-        Source -> tensor -> bytes.
-    features
-        Source -> bytes of arrays held while its pairs are compared.
-    working
-        Bytes that a comparison takes above them.
+        (source, block) -> tensor -> bytes.
     """
 
     statistic: str
-    block: int | None
+    place: Place
     pairs: tuple[Pair, ...]
-    reads: Mapping[str, Mapping[str, int]]
-    features: Mapping[str, int]
-    working: int
+    reads: Mapping[tuple[str, int | None], Mapping[str, int]]
 
     @property
     def recorded(self) -> type | None:
@@ -81,7 +65,7 @@ class Workload:
     models : mapping
         Source -> model.
     jobs : tuple of PlannedJob
-        In the order of the statistics and blocks.
+        In the order of the statistics and places.
     loaded : int
         Bytes of the largest model that is run.
     refused : tuple of str
@@ -104,17 +88,17 @@ class Workload:
     @cached_property
     def passes(self) -> dict[str, int]:
         """Models that are run over the inputs, with the bytes of all their tensors."""
-        run = {source for job in self.jobs if job.recorded for source in job.reads}
+        run = {source for job in self.jobs if job.recorded for source, _ in job.reads}
         return {source: whole_bytes(model) for source, model in self.models.items() if source in run}
 
     @cached_property
     def reads(self) -> dict[tuple[object, ...], int]:
-        """Bytes by model, tensor and place that are read beside passes; by statistic, too, unless all read together."""
+        """Bytes by model, tensor and block that are read beside passes; by statistic, too, unless all read together."""
         read: dict[tuple[object, ...], int] = {}
         for job in self.jobs:
-            for source, names in job.reads.items():
+            for (source, block), names in job.reads.items():
                 for name, n in names.items():
-                    key = (source, name, job.block, None if self.together else job.statistic)
+                    key = (source, name, block, None if self.together else job.statistic)
                     read[key] = max(n, read.get(key, 0))
         return read
 
@@ -128,18 +112,12 @@ class Workload:
         """Bytes of tensors: each once for a pass, and once for the jobs of its place, or for each of them."""
         return sum(self.passes.values()) + sum(self.reads.values())
 
-    def from_disk(self, free: int) -> int:
-        """Bytes that come from the disk: each once where all fit into so many, as then the system keeps them."""
-        distinct = {(source, name): n for (source, name, *_), n in self.reads.items() if source not in self.passes}
-        touched = max(sum(distinct.values()) + sum(self.passes.values()), self.bytes_to_hash)
-        return touched if touched <= free else self.bytes_to_read + self.bytes_to_hash
-
     @property
     def bytes_pair_by_pair(self) -> int:
         """Bytes that would be read if each pair were tested on its own."""
-        sides = [(job, pair, source) for job in self.jobs for pair in job.pairs for source in pair]
-        passes = {(job.statistic, pair, source) for job, pair, source in sides if job.recorded}
-        read = sum(sum(job.reads[source].values()) for job, _, source in sides)
+        met = [(job, pair, side) for job in self.jobs for pair in job.pairs for side in sides(pair, job.place)]
+        passes = {(job.statistic, pair, source) for job, pair, (source, _) in met if job.recorded}
+        read = sum(sum(job.reads[side].values()) for job, _, side in met)
         return read + sum(self.passes[source] for *_, source in passes)
 
     @property
@@ -147,37 +125,16 @@ class Workload:
         """Bytes of weight files whose SHA-256 is not remembered on this machine yet: each is read once for it."""
         return sum(model.checkpoint.bytes_to_hash() for model in self.models.values())
 
-    @property
-    def waiting(self) -> int:
-        """Bytes of features that passes leave for their jobs; unit rows are made of them when a block is compared."""
-        left = {
-            (source, job.recorded, job.block): n // 2 if LAWS.get(job.statistic, NO_LAW).matchings else n
-            for job in self.jobs
-            if job.recorded
-            for source, n in job.features.items()
-        }
-        return sum(left.values())
-
-    @property
-    def largest(self) -> int:
-        """Bytes of arrays that the largest job holds at once: a loaded model, or a job's features."""
-        return max([self.loaded, *(sum(job.features.values()) + job.working for job in self.jobs)])
-
-    @property
-    def smallest(self) -> int:
-        """Bytes of arrays without which some pair cannot be compared."""
-        return max((sum(sorted(job.features.values())[-2:]) + job.working for job in self.jobs), default=0)
-
     def to_fetch(self, sketch: Sketch) -> dict[str, int]:
         """Bytes that come from the hub, by model: all that is missing if it is run, else those of the rows it reads.
 
         Pickles, and files of a few megabytes, come whole.
         """
         whole = {source for source, model in sketch.models.items() if not isinstance(model.checkpoint, Checkpoint)}
-        read = {
-            source: {name: n for job in self.jobs for name, n in job.reads.get(source, {}).items()}
-            for source in self.models
-        }
+        read: dict[str, dict[str, int]] = {source: {} for source in self.models}
+        for job in self.jobs:
+            for (source, _), names in job.reads.items():
+                read[source] |= names
         return {
             source: missing if source in whole | set(self.passes) else min(missing, sum(read[source].values()))
             for source, missing in sketch.to_fetch.items()
@@ -190,6 +147,7 @@ def plan(
     options: Options,
     *,
     blocks: Sequence[int] | None = None,
+    all_blocks: bool = False,
     workers: int = 1,
 ) -> Workload:
     """List the work of a study of all pairs without reading a tensor.
@@ -200,75 +158,63 @@ def plan(
         From `provlab.planning.sketch.shapes_of`, or opened.
     statistics, options, blocks, workers
         As for `provlab.study`. Pairs that a statistic does not apply to are left out.
+    all_blocks
+        As for `provlab.compare`; done unasked where two models are of unequal depth.
     """
     for model in models.values():
         # else it is known by its shape
         if hashes_nothing(statistics, options.units) and isinstance(model.checkpoint, Checkpoint):
             model.checkpoint.read_in_part()
+    unequal = len(models) == 2 and len({model.anatomy.n_blocks for model in models.values()}) > 1 and blocks is None
+    everywhere = able(statistics, list(models.values()), explicit=all_blocks) if all_blocks or unequal else []
     jobs = []
     refused: dict[str, None] = {}
     for name in statistics:
-        by_block: dict[int | None, list[Pair]] = {}
+        at: dict[Place, list[Pair]] = {}
         for a, b in combinations(models, 2):
             try:
-                places = get_statistic(name).blocks(models[a], models[b])
+                places = _places(name, models[a], models[b], name in everywhere)
             except ProvlabError:
                 continue
-            for block in places:
-                if block is None or blocks is None or block in blocks:
-                    by_block.setdefault(block, []).append((a, b))
-        for block, pairs in by_block.items():
+            for place in places:
+                if blocks is None or place is None or place in blocks:
+                    at.setdefault(place, []).append((a, b))
+        for place, pairs in at.items():
             try:
-                jobs.append(_job(name, block, pairs, models, options))
+                jobs.append(_job(name, place, pairs, models, options))
             except ProvlabError as error:  # fewer hidden units than are to be read
                 refused[str(error)] = None
-    run = {source for job in jobs if job.recorded for source in job.reads}
+    run = {source for job in jobs if job.recorded for source, _ in job.reads}
     loaded = max((loaded_bytes(models[source], options) for source in run), default=0)
     return Workload(models, tuple(jobs), loaded, tuple(refused), workers == 1)
 
 
+def _places(name: str, a: Model, b: Model, everywhere: bool) -> Sequence[Place]:
+    statistic = get_statistic(name)
+    if not everywhere:
+        return statistic.blocks(a, b)
+    statistic.require(a, b)
+    return list(product(range(a.anatomy.n_blocks), range(b.anatomy.n_blocks)))
+
+
 def _job(
-    statistic: str, block: int | None, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
+    statistic: str, place: Place, pairs: Sequence[Pair], models: Mapping[str, Model], options: Options
 ) -> PlannedJob:
-    law, read_by = LAWS.get(statistic, NO_LAW), get_statistic(statistic)
-    met = dict.fromkeys(source for pair in pairs for source in pair)
-    # what is read of a model depends on the MLPs of its partner alone: partners of one shape are asked about once
-    mlps = {source: (models[source].anatomy.mlp_width, models[source].anatomy.mlps(block)) for source in met}
-    partners: dict[str, dict[object, str]] = {source: {} for source in met}
-    for a, b in pairs:
-        partners[a][mlps[b]], partners[b][mlps[a]] = b, a
-    reads, features, widest = {}, {}, 0
-    for source in met:
-        model = models[source]
-        read: dict[str, int | None] = {}
-        for other in partners[source].values():
-            read |= read_by.tensors(model, models[other], block, options)
-        reads[source] = {name: tensor_bytes(model, name, rows) for name, rows in read.items()}
-        if law.matchings:  # float32 rows and their unit rows
-            count, units = _mlps(statistic, model, block)
-            features[source] = 8 * law.matchings * count * units * law.columns(model, options)
-            widest = max(widest, units)
-        elif statistic == "phi_jsd":
-            features[source] = 4 * options.n_sequences * options.sequence_length * model.anatomy.vocab_size
-        else:
-            features[source] = sum(4 * n // itemsize(model.checkpoint.dtype(name)) for name, n in reads[source].items())
-    working = 8 * _matched(statistic, widest, options) * widest if law.matchings else 2 * max(features.values())
-    return PlannedJob(statistic, block, tuple(pairs), reads, features, working)
-
-
-def _matched(statistic: str, units: int, options: Options) -> int:
-    """How many units of the model that has fewer are matched among all of the other."""
-    if options.units is None or "compared_units" not in get_statistic(statistic).settings:
-        return units
-    return min(units, options.units)
-
-
-def _mlps(statistic: str, model: Model, block: int | None) -> tuple[int, int]:
-    """How many MLPs of a block are compared, and how many hidden units of each, of the widest if they differ."""
-    experts = [model.anatomy.shape(f"up.{name}", block)[0] for name in model.anatomy.mlps(block) if name]
-    if statistic == "phi_u" and experts:
-        return len(experts), max(experts)
-    return 1, model.anatomy.mlp_width
+    read_by = get_statistic(statistic)
+    reads: dict[tuple[str, int | None], dict[str, int | None]] = {}
+    asked = set()  # what is read of a model depends on the MLPs of its partner alone: one of a shape is asked about
+    for pair in pairs:
+        for (source, block), (other, its) in zip(sides(pair, place), sides(pair, place)[::-1], strict=True):
+            shape = models[other].anatomy.mlp_width, models[other].anatomy.mlps(its)
+            if (source, block, shape) not in asked:
+                asked.add((source, block, shape))
+                tensors = read_by.tensors(models[source], models[other], block, options)
+                reads[source, block] = reads.get((source, block), {}) | tensors
+    sizes = {
+        side: {name: tensor_bytes(models[side[0]], name, rows) for name, rows in names.items()}
+        for side, names in reads.items()
+    }
+    return PlannedJob(statistic, place, tuple(pairs), sizes)
 
 
 def whole_bytes(model: Model) -> int:
@@ -278,101 +224,65 @@ def whole_bytes(model: Model) -> int:
 
 @dataclass(frozen=True)
 class Estimate:
-    """CPU seconds of a study, by what they go to.
+    """What a study takes, by a trial.
 
     Attributes
     ----------
     plan : Workload
         The work.
-    rates : Rates
-        The rates of the machine for which the time is meant.
+    trial : Trial
+        What a block of it took.
     workers : int
         Processes like this one.
-    hashing, disk, reading, loading, passes, canonical : float
-        Seconds: of hashing files; of waiting for the disk; of reading tensors and preparing rows; of loading models, of
-        running them over their inputs, and of bringing the units of their MLPs to canonical form meanwhile.
-    order : float
-        CPU seconds of looking whether units are sorted.
-    products : float
-        CPU seconds of the similarities. On another device all that is computed there is by the clock (`rates`).
-    assignments : (float, float)
-        CPU seconds on the easiest and on the hardest rows.
-    compared : mapping
-        Statistic -> CPU seconds of comparisons that are no matchings.
-    left_out : tuple of str
-        Statistics for which no law of time is known here; their bytes and memory are counted.
+    parts : mapping
+        In words what is done -> its seconds by the clock of this process and of the processors.
+    waiting : int
+        Bytes of features that passes leave for their jobs.
+    largest, smallest : int
+        Bytes of arrays that the largest job holds at once, or a loaded model; and without which some pair cannot be
+        compared.
     """
 
     plan: Workload
-    rates: Rates
+    trial: Trial
     workers: int
-    hashing: float
-    disk: float
-    reading: float
-    loading: float
-    passes: float
-    canonical: float
-    order: float
-    products: float
-    assignments: tuple[float, float]
-    compared: Mapping[str, float]
-    left_out: tuple[str, ...]
+    parts: Mapping[str, Taken]
+    waiting: int
+    largest: int
+    smallest: int
 
     @property
-    def others(self) -> float:
-        """CPU seconds of comparisons that are no matchings."""
-        return sum(self.compared.values())
+    def cpu_seconds(self) -> float:
+        """Of the processors."""
+        return sum(taken.cpu for taken in self.parts.values())
 
     @property
-    def once(self) -> float:
-        """CPU seconds of what is done once a model, however many pairs it stands in."""
-        return self.hashing + self.disk + self.reading + self.loading + self.passes + self.canonical + self.order
-
-    @property
-    def cpu_seconds(self) -> tuple[float, float]:
-        """CPU seconds of the whole, in the easiest and in the hardest case."""
-        same = self.once + self.products + self.others
-        return same + self.assignments[0], same + self.assignments[1]
-
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """By the clock. One process multiplies matrices on all its threads; of several each has one core.
-
-        Where a device multiplies, assignments go on side by side, one a core, as far as memory allows.
-        """
-        low, high = self.cpu_seconds
+    def seconds(self) -> float:
+        """By the clock, with so many processes."""
         if self.workers > 1:
-            return low / self.workers, high / self.workers
-        threaded = sum(n for name, n in self.compared.items() if LAWS[name].threaded)
-        if not self.rates.device_product:  # those of a device are by the clock
-            threaded += self.products + self.passes
-        saved = threaded * (1 - 1 / self.rates.threads)
-        if len(self.plan.models) == 2:  # which are hashed, and read, side by side
-            saved += (self.hashing + self.reading + self.order) * (1 - 1 / min(self.rates.threads, 2))
-        side_by_side = 1 - 1 / self.rates.cores if self.rates.device_product else 0.0
-        easy, hard = (side_by_side * assigned for assigned in self.assignments)
-        return low - saved - easy, high - saved - hard
+            return self.cpu_seconds / self.workers
+        return sum(taken.clock for taken in self.parts.values())
 
 
 def estimate(
     models: Mapping[str, Model],
     statistics: Sequence[str],
     options: Options,
-    rates: Rates,
     *,
     blocks: Sequence[int] | None = None,
     workers: int = 1,
+    progress: float = False,
 ) -> Estimate:
-    """Plan a study and estimate its time.
+    """Plan a study and try a block of it.
 
     Parameters
     ----------
     models
         From `provlab.planning.sketch.shapes_of`, or opened.
     statistics, options, blocks, workers
-        As for `provlab.study`.
-    rates
-        From `provlab.planning.rates.measure_rates`, of the device that the options name.
+        As for `plan`.
+    progress
+        Show a bar of the trial, at most once in so many seconds.
 
     Raises
     ------
@@ -381,129 +291,59 @@ def estimate(
     """
     if workers < 1:
         raise InputError(f"workers must be at least 1, not {workers}")
-    whole = plan(models, statistics, options, blocks=blocks, workers=workers)
-    rows = products = easy = hard = 0.0
-    held = whole.together and len({job.statistic for job in whole.jobs}) > 1  # for the next statistic of a place
-    known: set[object] = set()  # sides whose rows are prepared, and whose gates near each other are found
-    compared: dict[str, float] = {}
-    left_out: dict[str, None] = {}
-    for job in whole.jobs:
-        law = LAWS.get(job.statistic, NO_LAW)
-        if not law.matchings:
-            if law.seconds:
-                seconds = sum(law.seconds(models[a], options, rates) for a, _ in job.pairs)
-                compared[job.statistic] = compared.get(job.statistic, 0.0) + seconds
-            else:
-                left_out[job.statistic] = None
-            continue
-        columns = {source: law.columns(models[source], options) for source in job.reads}
-        mlps = {source: _mlps(job.statistic, models[source], job.block) for source in job.reads}
-        new = [source for source in job.reads if (source, job.block, job.recorded) not in known]
-        known |= {(source, job.block, job.recorded) for source in job.reads if held and job.recorded}
-        rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in new)
+    work = plan(models, statistics, options, blocks=blocks, workers=workers)
+    met: tuple[dict[str, set[Pair]], dict[str, set[Pair]]] = {}, {}
+    for job in work.jobs:
+        met[job.place is None].setdefault(job.statistic, set()).update(job.pairs)
+    return summed(work, trial(models, *met, options, progress=progress), workers)
+
+
+def summed(work: Workload, tried: Trial, workers: int = 1) -> Estimate:
+    """Add up what a trial measured over all blocks, models and pairs of a plan."""
+    parts: dict[str, Taken] = defaultdict(Taken)
+    nothing, kinds = Taken(), tried.kinds
+    parts["hash"] = _hashing(work.bytes_to_hash)
+
+    def add(line: str, taken: Taken, times: float = 1) -> None:
+        parts[line].clock += times * taken.clock
+        parts[line].cpu += times * taken.cpu
+
+    waiting: dict[tuple[str, type], int] = {}
+    largest = smallest = 0
+    for name, source, whole in dict.fromkeys(
+        (job.statistic, source, job.place is None) for job in work.jobs if job.recorded for source, _ in job.reads
+    ):
+        n_blocks, key = work.models[source].anatomy.n_blocks, ("run", name, (kinds[source],))
+        block, beside = (costs.get(key, nothing) for costs in (tried.block, tried.whole))
+        add("run models", block, n_blocks)
+        add("run models", beside)
+        kind = get_statistic(name).recorded
+        assert kind is not None
+        left = beside.nbytes if whole else n_blocks * block.nbytes
+        waiting[source, kind] = max(left, waiting.get((source, kind), 0))
+    met = set()
+    for job in work.jobs:
+        costs = tried.whole if job.place is None else tried.block
+        sizes = []
+        for side in job.reads:
+            taken = costs.get(("read", job.statistic, (kinds[side[0]],)), nothing)
+            if (job.statistic, side) not in met:  # where all blocks meet all, each is held
+                met.add((job.statistic, side))
+                add("read and prepare", taken)
+            sizes.append(taken.nbytes)
         for a, b in job.pairs:
-            n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
-            similarities = _matched(job.statistic, min(widths), options) * max(widths)
-            products += n * 2.0 * similarities * min(columns[a], columns[b]) / rates.multiplied
-            easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
-            hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)
-        if law.written:
-            grouping = new if held else [source for pair in job.pairs for source in pair]
-            grouped = sum(mlps[source][1] ** 2 for source in grouping) / rates.near
-            compared[job.statistic] = compared.get(job.statistic, 0.0) + grouped
-    numbers = sum(
-        n / itemsize(models[str(source)].checkpoint.dtype(str(name))) for (source, name, *_), n in whole.reads.items()
-    )
-    runs = [(models[source], law) for source, laws in _runs(whole).items() for law in laws]
-    return Estimate(
-        whole,
-        rates,
-        workers,
-        hashing=whole.bytes_to_hash / rates.hashed,
-        disk=whole.from_disk(memory.free()) / rates.read,
-        reading=numbers / rates.turned + rows / rates.prepared,
-        loading=sum(_loading(models[source], laws, options, rates) for source, laws in _runs(whole).items()),
-        passes=sum(_run(model, law, options, rates) for model, law in runs),
-        canonical=sum(
-            len(options.blocks or range(model.anatomy.n_blocks)) * _canonical(model, law, rates) for model, law in runs
-        ),
-        order=_ordered(whole, options) / rates.ordered,
-        products=products,
-        assignments=(easy, max(easy, hard)),
-        compared=compared,
-        left_out=tuple(left_out),
-    )
+            first, second = sorted((kinds[a], kinds[b]))
+            add(f"compare by {job.statistic}", costs.get(("compare", job.statistic, (first, second)), nothing))
+        sizes.sort()
+        smallest = max(smallest, sum(sizes[-2:]))
+        largest = max(largest, sum(sizes) + (_HELD - 1) * sum(sizes[-2:]))
+    return Estimate(work, tried, workers, dict(parts), sum(waiting.values()), max(largest, work.loaded), smallest)
 
 
-def _runs(whole: Workload) -> dict[str, list[Law]]:
-    """Law of each run of a model, by model: one for each kind of features, and one for all that the text gives."""
-    runs: dict[str, dict[type, Law]] = {}
-    for job in whole.jobs:
-        if job.recorded:
-            for source in job.reads:
-                runs.setdefault(source, {}).setdefault(job.recorded, LAWS.get(job.statistic, NO_LAW))
-    # a statistic that takes what another recorded runs no model
-    origins = {get_statistic(job.statistic).recorded: get_statistic(job.statistic).taken_from for job in whole.jobs}
-    return {
-        source: _together([law for kind, law in laws.items() if origins.get(kind) not in laws])
-        for source, laws in runs.items()
-    }
-
-
-def _together(laws: list[Law]) -> list[Law]:
-    """Laws of runs where the one for activations over the text gives predictions, too."""
-    written = next((law for law in laws if law.written), None)
-    if written is None or not any(law.predicts for law in laws):
-        return laws
-    return [*(law for law in laws if not (law.written or law.predicts)), replace(written, predicts=True)]
-
-
-def _ordered(whole: Workload, options: Options) -> float:
-    """Numbers that are looked at for the order of units; weights of an MLP once a block where all is done together."""
-    numbers, weighed = 0.0, set()
-    for job in whole.jobs:
-        law = LAWS.get(job.statistic, NO_LAW)
-        numbers += sum(law.ordered(whole.models[source], options) for source in job.reads)
-        weighed |= {(s, job.block, None if whole.together else job.statistic) for s in job.reads if law.weighed}
-    return numbers + sum(mlp_numbers(whole.models[source]) for source, *_ in weighed)
-
-
-def _canonical(model: Model, law: Law, rates: Rates) -> float:
-    """Seconds of bringing one block's units to canonical form, and of what each of them writes."""
-    numbers = model.anatomy.mlp_width * model.anatomy.width
-    seconds = mlp_numbers(model) / rates.lengths + model.anatomy.mlp_width**2 / rates.near if law.canonical else 0.0
-    return seconds + (numbers / rates.lengths + 2.0 * JUDGED * numbers / rates.multiplied if law.written else 0.0)
-
-
-def _run(model: Model, law: Law, options: Options, rates: Rates) -> float:
-    """CPU seconds of running a model over the inputs, or seconds by the clock on another device."""
-    inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
-    tokens = options.n_sequences * options.sequence_length
-    vocabulary = model.anatomy.vocab_size if law.predicts else 0
-    if law.predicts:  # and a run that is rounded
-        tokens += min(SEQUENCES, options.n_sequences) * options.sequence_length
-    seconds = _FORWARD * 2.0 * (inside + vocabulary * model.anatomy.width) * tokens / rates.forward
-    return seconds + _PREDICTED * tokens * vocabulary / rates.divergence
-
-
-def _loading(model: Model, laws: Sequence[Law], options: Options, rates: Rates) -> float:
-    """Seconds of turning a model's numbers into the dtype in which it runs: once, or its blocks with each batch."""
-    stored = runs_by_blocks(model.checkpoint, options.dtype)
-    if stored is None:
-        return _LOAD * _numbers(model) / rates.turned
-    if rates.device_product:  # it turns them itself, and keeps them: they are read, and sent
-        return whole_bytes(model) / rates.read
-    if stored == options.dtype:  # used as they are mapped
-        return 0.0
-    batches = sum(-(-options.n_sequences // (_at_once(model, options) if law.predicts else BATCH)) for law in laws)
-    batches += any(law.predicts for law in laws)  # and one that is rounded
-    inside = sum(math.prod(part.shape) for part in model.anatomy.parts if part.block is not None)
-    return (_BROUGHT * (_numbers(model) - inside) + _WIDENED * batches * inside) / rates.turned
-
-
-def _at_once(model: Model, options: Options) -> int:
-    return batch_with_logits(options.sequence_length, model.anatomy.vocab_size)
-
-
-def _numbers(model: Model) -> int:
-    return sum(math.prod(part.shape) for part in model.anatomy.parts)
+def _hashing(nbytes: int) -> Taken:
+    """Seconds of hashing so many bytes, by the rate of some."""
+    some = min(nbytes, _HASHED)
+    content, began = bytes(some), time.process_time()
+    hashlib.sha256(content).digest()
+    seconds = (time.process_time() - began) * nbytes / max(some, 1)
+    return Taken(seconds, seconds)

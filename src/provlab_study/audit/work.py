@@ -1,10 +1,10 @@
-"""An investigator's order of work, and what each step takes at full size, from the rates of this machine."""
+"""An investigator's order of work, and what each step takes at full size, by a trial on this machine."""
 
 from dataclasses import dataclass
 
-from provlab.planning.rates import Rates
 from provlab.planning.sketch import shapes_of
-from provlab.planning.study import estimate
+from provlab.planning.study import plan, summed
+from provlab.planning.trial import trial
 from provlab.statistics.base import Options
 
 
@@ -41,12 +41,14 @@ ORDER = (
 )
 
 
-def minutes(step: CostedStep, shape: str, rates: Rates) -> tuple[float, float, float]:
-    """CPU minutes of a step on two models of a known shape, at the least and at the most, and the GB that it reads."""
-    models = shapes_of([f"shape:{shape}*2"]).models
-    law = estimate(models, step.statistics, Options(), rates, blocks=step.blocks)
-    # models are read and run once, however often their blocks are compared
-    times = next(iter(models.values())).anatomy.n_blocks if step.crossed else 1
-    once = law.once + law.others
-    low, high = ((once + times * (law.products + assignments)) / 60 for assignments in law.assignments)
-    return low, high, law.plan.bytes_to_read / 1e9
+def costs(shape: str) -> list[tuple[float, float]]:
+    """CPU minutes of each step on two models of a known shape, and the GB that it reads; from one trial of all."""
+    models, options = shapes_of([f"shape:{shape}*2"]).models, Options()
+    first, second = models
+    names = dict.fromkeys(name for step in ORDER for name in step.statistics)
+    tried = trial(models, {name: [(first, second)] for name in names}, {}, options)
+    found = []
+    for step in ORDER:
+        work = plan(models, step.statistics, options, blocks=step.blocks, all_blocks=step.crossed)
+        found.append((summed(work, tried).cpu_seconds / 60, work.bytes_to_read / 1e9))
+    return found

@@ -24,7 +24,7 @@ _ON_GPU = "goals.py --device cuda --work "
 _NO_GPU = f"goals.py --shape {SHAPE} --work "
 _NOT_RUN = "not run here"
 _LITTLE = 2.0  # seconds
-_PARTS = {"read": ("#56B4E9", "///"), "multiply": ("#E69F00", ""), "assign": ("#009E73", "...")}
+_PARTS = {"read": ("#56B4E9", "///"), "compare": ("#009E73", "...")}
 
 
 @styled
@@ -83,24 +83,24 @@ def bills(hours: pd.DataFrame, *, caption: str = "") -> Figure:
     Parameters
     ----------
     hours
-        One row a machine, by its label; columns read, multiply and assign, and at_most: all of it in the worst case.
+        One row a machine, by its label; columns read and compare.
     """
     figure = style.canvas(0.45 * len(hours) + 1.15)
     axes = figure.add_subplot()
-    worst, parts = hours["at_most"], hours[list(_PARTS)]
+    parts = hours[list(_PARTS)]
     parts.plot.barh(stacked=True, ax=axes, width=0.6, legend=False, color=[color for color, _ in _PARTS.values()])
     for bars, (_, hatch) in zip(axes.containers, _PARTS.values(), strict=True):
         for bar in bars:
             bar.set(hatch=hatch, edgecolor="white")
     words = []
-    for height, (low, high) in enumerate(zip(parts.sum(axis=1), worst, strict=True)):
-        axes.errorbar(low, height, xerr=[[0], [high - low]], color=style.INK, linewidth=1.0, capsize=3)
-        texts = dict.fromkeys(f"{n:,.0f}" if n >= 9.95 else f"{n:.1f}" for n in (low, high))
-        words.append(f"{' to '.join(texts)} h")
+    for height, whole in enumerate(parts.sum(axis=1)):
+        words.append(f"{whole:,.0f} h" if whole >= 9.95 else f"{whole:.1f} h")
         axes.annotate(
-            words[-1], (high, height), xytext=(5, 0), textcoords="offset points", va="center", fontsize=style.SMALL
+            words[-1], (whole, height), xytext=(5, 0), textcoords="offset points", va="center", fontsize=style.SMALL
         )
-    axes.set(ylim=(len(hours) - 0.5, -0.5), xlim=(0, worst.max() * 1.45), xlabel="hours by the clock", ylabel="")
+    axes.set(
+        ylim=(len(hours) - 0.5, -0.5), xlim=(0, parts.sum(axis=1).max() * 1.45), xlabel="hours by the clock", ylabel=""
+    )
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axes.tick_params(axis="y", length=0)
     handles, labels = axes.get_legend_handles_labels()
@@ -158,7 +158,6 @@ def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTabl
         "tokens in all": planned["tokens"].map(format_count),
         "GB": ((planned["weights"] + planned["held"]) / 1e9).map("{:.2g}".format),
         "one core": planned["cpu_seconds"].map(format_duration),
-        "one GPU": planned["gpu_seconds"].map(format_duration),
     }
     return table(pd.DataFrame(columns), caption=caption)
 
@@ -219,9 +218,9 @@ def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> Fram
     rows = [
         {
             "what": check["what"],
-            "estimated": " to ".join(map(format_duration, check["estimated"])),
+            "estimated": format_duration(check["estimated"]),
             "measured": format_duration(check["measured"]),
-            "measured / estimated": " to ".join(f"{check['measured'] / s:.2f}" for s in reversed(check["estimated"])),
+            "measured / estimated": f"{check['measured'] / check['estimated']:.2f}",
         }
         for check in checks
     ]

@@ -3,7 +3,8 @@
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from provlab.errors import InputError
 from provlab.modeldiff.generation import write
 from provlab.modeldiff.pipeline import open_models
-from provlab.planning.rates import cpu_seconds
 from provlab.planning.study import Estimate
 
 Matrix = NDArray[np.float32]
@@ -93,10 +93,14 @@ def speeds(source: str, length: int, *, seed: int) -> dict[str, float]:
     return {name: _TIMED * (length - 1) / min(once[name] for once in rounds) for name in ways}
 
 
-def bill(label: str, estimated: Estimate, share: float = 1.0) -> dict[str, Any]:
-    """Seconds by what they go to, if this share of the work falls to the machine that works longest."""
-    easy, hard = (seconds * share for seconds in estimated.assignments)
-    parts = {"read": estimated.once, "multiply": estimated.products}
-    seconds = {part: n * share for part, n in parts.items()} | {"assign": easy}
-    total = sum(seconds.values())
-    return {"label": label, "seconds": seconds, "total": total, "at_most": total + hard - easy}
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this thread."""
+    began = time.thread_time()
+    work()
+    return max(time.thread_time() - began, 1e-6)
+
+
+def bill(label: str, estimated: Estimate, share: float) -> dict[str, Any]:
+    """CPU seconds by what they go to, if this share of the work falls to each machine."""
+    seconds = {line.partition(" ")[0]: share * taken.cpu for line, taken in estimated.parts.items()}
+    return {"label": label, "seconds": {part: seconds[part] for part in ("read", "compare")}}

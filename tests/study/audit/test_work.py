@@ -1,26 +1,28 @@
-"""The order of work: costs follow from the plan of each step, on made-up rates."""
+"""The order of work: costs follow from the plan of each step, on made-up costs of a block."""
 
-from provlab.planning.rates import PowerLaw, Rates
+import pytest
+
+from provlab.engine.timing import Taken
+from provlab.planning.trial import Trial, kinds_of
 from provlab_study.audit import work
 
-RATES = Rates(
-    product=1e11, forward=1e11, threads=1.0, prepared=1e8, read=1e9, hashed=1e9, turned=1e9, ordered=1e9,
-    lengths=1e9, near=1e9, decomposed=1e9, call=1e-3, permuted=1e8, divergence=1e8,
-    easy=PowerLaw(256, 1e-2, 2.0), hard=PowerLaw(256, 1e-1, 2.0), cores=2,
-)  # fmt: skip
+
+def test_costs_of_the_steps(monkeypatch):
+    """Four blocks and two models: a second to run a block, to read it, and a minute to compare it."""
+
+    def trial(models, jobs, *arguments):
+        taken = {("run", (0,)): 1.0, ("read", (0,)): 1.0, ("compare", (0, 0)): 60.0}
+        costs = {(what, name, kinds): Taken(cpu=cpu) for (what, kinds), cpu in taken.items() for name in jobs}
+        return Trial(kinds_of(models), costs, {}, {}, 0.0)
+
+    monkeypatch.setattr(work, "trial", trial)
+    few, weights, views, _, crossed = work.costs("tiny")
+    assert few[0] == pytest.approx(2 + 2 * 2 / 60)
+    assert weights[0] == pytest.approx(4 + 2 * 4 / 60)
+    assert views[0] == pytest.approx(2 * (4 + 2 * 8 / 60))  # of either form
+    assert crossed[0] == pytest.approx(2 * (16 + 2 * 8 / 60))  # read and run once, however often blocks are compared
+    assert few[1] <= weights[1] < views[1] == crossed[1]
 
 
-def test_costs_of_the_steps():
-    few, weights, views, _, crossed = (work.minutes(step, "tiny", RATES) for step in work.ORDER)
-    assert all(low < high for low, high, _ in (few, weights, views, crossed))
-    assert few[2] <= weights[2] < views[2] == crossed[2]  # reading grows with blocks and with a pass, not with pairs
-    assert crossed[1] > views[1]
-
-
-def test_comparing_all_with_all_is_charged_for_comparisons_only():
-    step = work.ORDER[2]
-    once, crossed = (
-        work.minutes(work.CostedStep("", "", step.statistics, None, every), "tiny", RATES) for every in (False, True)
-    )
-    hardest = work.minutes(work.CostedStep("", "", step.statistics, (0,), False), "tiny", RATES)
-    assert crossed[0] > once[0] > hardest[0]
+def test_a_trial_gives_them():
+    assert min(minutes for minutes, _ in work.costs("tiny")) > 0

@@ -46,7 +46,7 @@ def test_a_sentence_changes_no_digest_and_a_line_of_code_does(tmp_path):
         ("provlab_study.miqu.predicates", {"miqu"} | SHOWS_ALL),  # found by its folder, at run time
         ("provlab_study/miqu/claims.yml", {"miqu"} | SHOWS_ALL),
         ("provlab_study/publishing/published/independence_table8_mlp_retraining.csv", EVERY),
-        ("provlab.planning.rates", {"audit", "how_it_scales"}),
+        ("provlab.planning.trial", {"audit", "how_it_scales"}),
         ("provlab.statistics.phi_u", EVERY),
         ("provlab.inference.pvalues", EVERY),
         ("provlab.zoo.language", EVERY),  # a maker, loaded by the name of its kind
