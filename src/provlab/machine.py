@@ -1,5 +1,7 @@
 """What this machine offers."""
 
+__makes_no_numbers__ = True
+
 import ctypes
 import functools
 import gc

@@ -4,6 +4,8 @@ A run of 7 billion weights takes minutes, and gives its result at its end. So th
 `tell`, and the code that shows a bar hears, by `hearing`.
 """
 
+__makes_no_numbers__ = True
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
