@@ -7,21 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from provlab import plugins
 from provlab.errors import InputError, NotComparableError, ParameterError, ProvlabError
 from provlab.files import cache_dir
 from provlab.kept import ArrayCache
 from provlab.machine import keep_freed_memory
-from provlab.modeldiff import drawing, excess, held_out, pipeline, reading
+from provlab.modeldiff import excess, held_out, pipeline
 from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.disputed import weigh
-from provlab.modeldiff.drawing import Pair, Range
+from provlab.modeldiff.drawing import Pair, Range, draw
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.items import answered
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
-from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import checked_range
 from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
 from provlab.models.checkpoint import identical
@@ -106,9 +106,9 @@ def diff(
     _check(length=length, n=n, exchange_steps=exchange_steps, text=text, prompt=prompt, shares=shares)
     settings = Generation(n, length, checked_tempers(tempers), N_CHAINS, seed)
     z = None if z is None else checked_range(z)
-    sources = [str(source) for source in (a, b, *references)]
+    a, b, others = str(a), str(b), [str(source) for source in references]
     models = _opened(
-        sources,
+        [a, b, *others],
         opening=(lambda _: []) if exchange_steps else partial(opening, prompt=prompt),
         device=device,
         dtype=options.torch_dtype,
@@ -116,37 +116,32 @@ def diff(
         progress=progress,
     )
     pair = models[0], models[1]
-    described = describe(sources[0], pair[0].checkpoint), describe(sources[1], pair[1].checkpoint)
+    one, other = (describe(source, model.checkpoint) for source, model in zip((a, b), pair, strict=True))
     parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(settings.tempers), "seed": seed}
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
-    parameters |= {"prompt": prompt, "references": sources[2:], "mixed": settings.tempers == (1.0,)}
+    parameters |= {"prompt": prompt, "references": others, "mixed": settings.tempers == (1.0,)}
     if identical([model.checkpoint for model in pair]):
-        return Difference.of_copies(described, z, parameters)
-
+        return Difference.of_copies((one, other), z, parameters)
     words = {"tokens": _tokens_compared(models), "start": _start(pair, prompt), "z": "as given"}
+
     kept = ArrayCache(Path(results) if results else cache_dir() / "modeldiff")
     keep_freed_memory()
-    read, where = None, "what A writes"
+    pieces, where, of = None, "what A writes", "what both models write"
     if text is not None or (prompt is None and z is None and not items):
-        read, where = _text_read(models, text, settings, kept, tested=tested), _name_of(text)
-    drawn, floor = drawing.draw(pair, settings, kept)
+        where = "the given text" if text else "the held-out prose"
+        pieces = _pieces(models, _text(text), where, settings, tested=tested)
+        of = f"{len(pieces)} pieces of {where} under both models"
     if z is None:
-        z = checked_range(_quantiles(read, shares) if read else drawing.own_range(drawn, shares))
-        rule = f"{len(read.tokens)} pieces of {where} under both models" if read else "what both models write"
-        words["z"] = f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of the losses of {rule}"
-    weighed = weigh(drawn[0], pair, z, seed=seed), weigh(drawn[1], pair, z, seed=seed)
-    both_read = read or reading.read(models, drawn[0].sample(N_PIECES, seed=seed), kept)
+        words["z"] = f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of the losses of {of}"
+    drawn = draw(models, settings, kept, pieces=pieces, z=z, shares=shares)
+
+    first, second = (weigh(side, pair, drawn.z, seed=seed) for side in drawn.sides)
+    apart = excess.apart(drawn.read.distances, where, others)
+    text_loss = None if pieces is None else excess.losses(drawn.read.nll)
+    exchange = _exchanged(*pair, drawn.z, length, exchange_steps, kept, seed=seed) if exchange_steps else None
+    changed = answered(*pair, items, seed=seed) if items else None
     return Difference(
-        described,
-        z,
-        weighed,
-        excess.apart(both_read.distances, where, sources[2:]),
-        floor,
-        parameters,
-        words,
-        _text_loss(read) if read else None,
-        _exchanged(*pair, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None,
-        answered(*pair, items, seed=seed) if items else None,
+        (one, other), drawn.z, (first, second), apart, drawn.floor, parameters, words, text_loss, exchange, changed
     )
 
 
@@ -180,38 +175,20 @@ def _opened(sources: list[str], **how: Any) -> list[SequenceModel]:
     return models
 
 
-def _name_of(text: str | None) -> str:
-    return "the given text" if text else "the held-out prose"
-
-
-def _text_read(
-    models: Sequence[SequenceModel], text: str | None, settings: Generation, kept: ArrayCache, *, tested: bool
-) -> Reading:
-    """What all models say of pieces of the text.
-
-    Raises
-    ------
-    InputError
-        There is no text, or it is too short: for a piece, or for a test of the distance by its pieces.
-    """
-    content = plugins.default_text() if text is None else text
-    if content is None:
+def _text(text: str | None) -> str:
+    if text is None and (text := plugins.default_text()) is None:
         raise InputError("there is no held-out text here; give one by text or --text")
-    pieces = held_out.pieces(models[0].encode(content), settings.length, N_PIECES, seed=settings.seed)
+    return text
+
+
+def _pieces(
+    models: Sequence[SequenceModel], text: str, where: str, settings: Generation, *, tested: bool
+) -> NDArray[np.int64]:
+    """Cut a text into pieces, ``(n, length)``; without references a test of the distance needs enough of them."""
+    pieces = held_out.pieces(models[0].encode(text), settings.length, N_PIECES, seed=settings.seed)
     if tested and len(models) == 2 and (short := excess.too_short(len(pieces), settings.length)):
-        raise InputError(f"{_name_of(text)} is too short for a test: {short}")
-    return reading.read(models, pieces, kept)
-
-
-def _quantiles(read: Reading, shares: tuple[float, float]) -> Range:
-    low, high = np.quantile(read.nll[:2], shares)
-    return float(low), float(high)
-
-
-def _text_loss(read: Reading) -> list[Any]:
-    """Mean loss of a text under A and under B, and B's less A's with its interval."""
-    a, b = read.nll[:2]
-    return [float(a.mean()), float(b.mean()), excess.mean_of(b - a)]
+        raise InputError(f"{where} is too short for a test: {short}")
+    return pieces
 
 
 def _exchanged(

@@ -122,10 +122,8 @@ class Weighed:
 
 def weigh(drawn: Drawn, pair: Pair, z: Range, *, seed: int) -> Weighed:
     """Weigh what one of two models wrote, over all of it and over Z."""
-    inputs = drawn.inputs(z)
-    return Weighed(
-        inputs, drawn.losses(z), _output(drawn.written, pair, z, seed), _ends(inputs, drawn.written, pair, seed)
-    )
+    output = _output(drawn.written, pair, z, seed)
+    return Weighed(drawn.inputs, drawn.losses, output, _ends(drawn.inputs, drawn.written, pair, seed))
 
 
 def _shown(written: Written, rows: Sequence[int], end: str, pair: Pair) -> tuple[Example, ...]:

@@ -40,6 +40,12 @@ def mean_of(values: NDArray[np.float64]) -> list[float]:
     return [mean, mean - reach, mean + reach]
 
 
+def losses(nll: NDArray[np.float64]) -> list[Any]:
+    """Mean loss of a text under A and under B, and B's less A's with its interval, of ``(m, n)`` losses of pieces."""
+    a, b = nll[:2]
+    return [float(a.mean()), float(b.mean()), mean_of(b - a)]
+
+
 def too_short(pieces: int, length: int) -> str:
     """Say that so many pieces of so many tokens are too few for an interval; empty where they are not."""
     least = LEAST_GROUPS * PIECES_A_GROUP

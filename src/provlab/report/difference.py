@@ -289,8 +289,8 @@ class Difference(views.Report):
             assert self.z is not None
             return (
                 f"{name} has no number in Z: {side['model']} has {in_z} of {drawn} sequences with a loss in Z = "
-                f"[{self.z[0]:g}, {self.z[1]:g}], too few; most have {format_range(low, high, '.3g')}: move Z there, write "
-                "more, or, for lower losses, with tempers such as 1, 1.15, 1.3."
+                f"[{self.z[0]:g}, {self.z[1]:g}], too few; most have {format_range(low, high, '.3g')}: move Z there, "
+                "write more, or, for lower losses, with tempers such as 1, 1.15, 1.3."
             )
         if side["effective"] >= LEAST_EFFECTIVE:
             return ""
