@@ -169,6 +169,9 @@ def test_a_short_text_has_an_interval_that_holds_or_none(run, pair, text, tmp_pa
     status, out, error = run("diff", *pair, *few, "--fail-above", 0.01)
     assert (status, len(error.splitlines())) == (2, 1)
     assert "too short for a test: it holds" in error
+    kept = tmp_path / "kept"
+    assert run("diff", *pair, *few, "--fail-above", 0.01, "--results", kept) == (2, "", error)
+    assert not kept.exists()  # nothing was drawn for it
 
 
 def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, models, text, tmp_path):
@@ -347,8 +350,25 @@ def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, settings,
     assert not target.exists()
 
 
-def test_identical_models_are_refused(models, spoilt):
-    with pytest.raises(InputError, match="identical"):
-        provlab.diff(models["base"], models["base"], **FEW)
-    with pytest.raises(InputError, match="identical"):
-        provlab.diff(models["base"], spoilt, **FEW)
+@pytest.mark.parametrize("gate", [[], ["--fail-above", 0.001]])
+def test_a_copy_is_equal_and_nothing_is_drawn(run, models, spoilt, tmp_path, gate):
+    """With no range and no text, too: an answer that is known needs neither."""
+    target, results = tmp_path / "x.json", tmp_path / "kept"
+    for other in (models["base"], spoilt):
+        status, out, error = run("diff", models["base"], other, "--json", target, "--results", results, *gate)
+        assert (status, bool(error)) == (0, bool(gate))
+        assert "one model, byte for byte" in " ".join(out.split())
+        assert not results.exists()
+        result = json.loads(target.read_text())
+        assert (result["decision"]["equal"], result["remedies"], result["z"]) == (True, [], None)
+        assert [side["written"] for side in result["sides"]] == [0, 0]
+    result = provlab.diff(models["base"], spoilt, **FEW)
+    assert result.copies
+    assert result.to_page()
+    assert not result.fails(1e-12)
+
+
+def test_a_reference_that_is_a_copy_is_refused(models, spoilt):
+    for other in (models["base"], models["tuned"]):
+        with pytest.raises(InputError, match=r"A \(.*\) and reference 1 \(.*\) are identical"):
+            provlab.diff(models["base"], other, references=[spoilt], **FEW)

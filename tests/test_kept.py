@@ -29,10 +29,10 @@ def test_what_was_made_is_read(kept):
     assert str(again["said"]) == "text"
 
 
-def test_other_parts_and_another_version_find_nothing(kept, monkeypatch):
-    paths = {kept.path("draws", PARTS), kept.path("losses", PARTS), kept.path("draws", {**PARTS, "seed": 1})}
-    monkeypatch.setattr("provlab.kept.VERSION", 2)
-    assert len(paths | {kept.path("draws", PARTS)}) == 4
+def test_other_parts_and_other_code_find_nothing(kept, monkeypatch):
+    paths = {kept.path(what, PARTS, never) for what in ("draws", "losses")} | {kept.path("draws", {"seed": 1}, never)}
+    monkeypatch.setattr("provlab.kept.code_digest", lambda make: "edited")
+    assert len(paths | {kept.path("draws", PARTS, never)}) == 4
 
 
 def test_the_suffix_of_a_path_does_not_matter(tmp_path):
@@ -43,7 +43,7 @@ def test_the_suffix_of_a_path_does_not_matter(tmp_path):
 @pytest.mark.parametrize("spoil", [lambda b: b"no archive", lambda b: b"", lambda b: b[:-100], lambda b: b"PK" + b])
 def test_a_damaged_file_is_named_with_the_way_out(kept, spoil):
     kept.get("draws", PARTS, lambda: {"nll": np.arange(100.0)})
-    path = kept.path("draws", PARTS)
+    path = kept.path("draws", PARTS, never)
     path.write_bytes(spoil(path.read_bytes()))
     with pytest.raises(CheckpointError, match=rf"{path} is damaged \(.*\); delete that file and run again$"):
         kept.get("draws", PARTS, never)

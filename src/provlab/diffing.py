@@ -1,7 +1,6 @@
 """The second question as a function: `diff` says over which inputs two models disagree."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -15,27 +14,20 @@ from provlab.errors import InputError, NotComparableError, ParameterError, Provl
 from provlab.files import cache_dir
 from provlab.kept import ArrayCache
 from provlab.machine import keep_freed_memory
-from provlab.modeldiff import excess, held_out, pipeline, reading, where
+from provlab.modeldiff import excess, held_out, pipeline
 from provlab.modeldiff.comparison import Summary
-from provlab.modeldiff.composition import composition
+from provlab.modeldiff.disputed import weigh
+from provlab.modeldiff.drawing import Pair, Range, draw
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.items import answered
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
-from provlab.modeldiff.reading import Reading
-from provlab.modeldiff.representative import Direction, Draws, Side, checked_range, within
+from provlab.modeldiff.representative import checked_range
 from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
-from provlab.modeldiff.written import Written, by_law, if_normal, lines, rounding
 from provlab.models.checkpoint import identical
 from provlab.report.difference import Difference
-from provlab.report.outputs import Cluster, Disputed, Example, Output
 from provlab.report.views import describe
 from provlab.statistics.base import Options
-
-_EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
-_SIDES: tuple[Side, Side] = ("A", "B")
-_MEMBERS, _LINES = 2, 5  # of each group of disputed outputs; lines that are disputed most
-_NOWHERE = -2.0, -1.0  # a range that no loss lies in
 
 
 def diff(
@@ -58,6 +50,7 @@ def diff(
     allow_pickle: bool = False,
     results: str | Path | None = None,
     progress: bool = True,
+    tested: bool = False,
 ) -> Difference:
     """Say over which inputs two language models disagree (Model-diff).
 
@@ -100,6 +93,8 @@ def diff(
         Folder of finished draws, where a run that was stopped goes on; by default one in provlab's cache.
     progress : bool
         Show bars on stderr.
+    tested : bool
+        Whether `Difference.fails` is to be asked: a text too short for its test is refused before anything is drawn.
 
     Raises
     ------
@@ -108,6 +103,52 @@ def diff(
         way out.
     """
     options = Options(seed=seed, device=device, dtype=dtype)
+    _check(length=length, n=n, exchange_steps=exchange_steps, text=text, prompt=prompt, shares=shares)
+    settings = Generation(n, length, checked_tempers(tempers), N_CHAINS, seed)
+    z = None if z is None else checked_range(z)
+    a, b, others = str(a), str(b), [str(source) for source in references]
+    models = _opened(
+        [a, b, *others],
+        opening=(lambda _: []) if exchange_steps else partial(opening, prompt=prompt),
+        device=device,
+        dtype=options.torch_dtype,
+        allow_pickle=allow_pickle,
+        progress=progress,
+    )
+    pair = models[0], models[1]
+    one, other = (describe(source, model.checkpoint) for source, model in zip((a, b), pair, strict=True))
+    parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(settings.tempers), "seed": seed}
+    parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
+    parameters |= {"prompt": prompt, "references": others, "mixed": settings.tempers == (1.0,)}
+    if identical([model.checkpoint for model in pair]):
+        return Difference.of_copies((one, other), z, parameters)
+    words = {"tokens": _tokens_compared(models), "start": _start(pair, prompt), "z": "as given"}
+
+    kept = ArrayCache(Path(results) if results else cache_dir() / "modeldiff")
+    keep_freed_memory()
+    pieces, where, of = None, "what A writes", "what both models write"
+    if text is not None or (prompt is None and z is None and not items):
+        where = "the given text" if text else "the held-out prose"
+        pieces = _pieces(models, _text(text), where, settings, tested=tested)
+        of = f"{len(pieces)} pieces of {where} under both models"
+    if z is None:
+        words["z"] = f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of the losses of {of}"
+    drawn = draw(models, settings, kept, pieces=pieces, z=z, shares=shares)
+
+    first, second = (weigh(side, pair, drawn.z, seed=seed) for side in drawn.sides)
+    apart = excess.apart(drawn.read.distances, where, others)
+    text_loss = None if pieces is None else excess.losses(drawn.read.nll)
+    exchange = _exchanged(*pair, drawn.z, length, exchange_steps, kept, seed=seed) if exchange_steps else None
+    changed = answered(*pair, items, seed=seed) if items else None
+    return Difference(
+        (one, other), drawn.z, (first, second), apart, drawn.floor, parameters, words, text_loss, exchange, changed
+    )
+
+
+def _check(
+    *, length: int, n: int, exchange_steps: int, text: str | None, prompt: str | None, shares: tuple[float, float]
+) -> None:
+    """Raise InputError or ParameterError for what can be refused before a model is opened."""
     for name, value, least in (("length", length, 2), ("n", n, 2 * N_CHAINS), ("exchange_steps", exchange_steps, 0)):
         if not isinstance(value, int) or value < least:
             raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
@@ -116,70 +157,22 @@ def diff(
             raise InputError(f"the {name} is empty; give some words")
     if prompt is not None and (text is not None or exchange_steps):
         raise InputError("a prompt goes with neither a text nor replica exchange; leave the one or the other out")
-    z = None if z is None else checked_range(z)
     if not 0 <= shares[0] < shares[1] <= 1:
         raise InputError(f"shares must rise within 0 to 1, not {tuple(shares)}")
-    settings = Generation(n, length, checked_tempers(tempers), N_CHAINS, seed)
-    a, b, others = str(a), str(b), [str(source) for source in references]
-    models = pipeline.open_models(
-        [a, b, *others],
-        opening=(lambda _: []) if exchange_steps else partial(opening, prompt=prompt),
-        device=device,
-        dtype=options.torch_dtype,
-        allow_pickle=allow_pickle,
-        progress=progress,
-    )
-    roles = ["A", "B", *(f"reference {k}" for k in range(1, len(others) + 1))]
-    for (role, source), (role_2, other) in combinations(zip(roles, [a, b, *others], strict=True), 2):
-        if identical([models[source].checkpoint, models[other].checkpoint]):
+
+
+def _opened(sources: list[str], **how: Any) -> list[SequenceModel]:
+    """A, B and the references; none but B may be a copy of another, for it would be no second training."""
+    opened = pipeline.open_models(sources, **how)
+    models = [opened[source] for source in sources]
+    roles = ["A", "B", *(f"reference {k}" for k in range(1, len(models) - 1))]
+    for (one, model), (two, other) in list(combinations(zip(roles, models, strict=True), 2))[1:]:
+        if identical([model.checkpoint, other.checkpoint]):
             raise InputError(
-                f"{role} ({source}) and {role_2} ({other}) are identical, so they disagree nowhere; "
+                f"{one} ({model.source}) and {two} ({other.source}) are identical, so they disagree nowhere; "
                 "give different models"
             )
-    pair = models[a], models[b]
-    shared = shared_tokens([model.checkpoint for model in models.values()], controls=False)
-    if not shared.named:
-        raise NotComparableError(
-            f"neither {pair[0].name} nor {pair[1].name} has a tokenizer; copy it beside the weights"
-        )
-    kept = ArrayCache(Path(results) if results else cache_dir() / "modeldiff")
-    keep_freed_memory()
-    of_text, rule = None, "the losses of what both models write"
-    if text is not None or (prompt is None and z is None and not items):
-        cut = held_out.pieces(pair[0].encode(_text(text)), length, N_PIECES, seed=seed)
-        of_text = reading.read(list(models.values()), cut, kept)
-        where_read = f"the {'given text' if text else 'held-out prose'}"
-        rule = f"the losses of {len(cut)} pieces of {where_read} under both models"
-    ranges = "as given" if z else f"the {shares[0]:.0%} and {shares[1]:.0%} quantiles of {rule}"
-    drawn, floor = _drawn(pair, settings, kept)
-    written = [side.written for side in drawn]
-    if z is None:
-        z = checked_range(_quantiles(of_text.nll[:2], shares) if of_text else _own_range(written, shares))
-    if of_text is None:
-        where_read = "what A writes"
-        of_text_loss, read = None, reading.read(list(models.values()), _sample(written[0], seed), kept)
-    else:
-        of_text_loss, read = _text_loss(of_text), of_text
-    words = {"tokens": _tokens_compared(shared), "start": _start(pair, prompt), "z": ranges}
-    inputs = [_inputs(side, model, part, z, words) for side, model, part in zip(_SIDES, pair, drawn, strict=True)]
-    apart = excess.apart(read.distances, where_read, others)
-    parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(settings.tempers), "seed": seed}
-    parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
-    parameters |= {"prompt": prompt, "references": others, "mixed": settings.tempers == (1.0,)}
-    return Difference(
-        (describe(a, pair[0].checkpoint), describe(b, pair[1].checkpoint)),
-        z,
-        (inputs[0], inputs[1]),
-        (_output(written[0], pair, z, seed), _output(written[1], pair, z, seed)),
-        apart,
-        floor,
-        parameters,
-        words,
-        of_text_loss,
-        (_ends(inputs[0], written[0], pair, seed), _ends(inputs[1], written[1], pair, seed)),
-        _exchanged(*pair, z, length, exchange_steps, kept, seed=seed) if exchange_steps else None,
-        answered(*pair, items, seed=seed) if items else None,
-    )
+    return models
 
 
 def _text(text: str | None) -> str:
@@ -188,179 +181,18 @@ def _text(text: str | None) -> str:
     return text
 
 
-@dataclass(frozen=True, eq=False)
-class _Drawn:
-    """Draws that stand for one model's inputs, their loss under the other one, and what the model writes."""
-
-    draws: Draws
-    other: NDArray[np.float64]
-    written: Written
-
-
-def _drawn(
-    pair: tuple[SequenceModel, SequenceModel], settings: Generation, kept: ArrayCache
-) -> tuple[list[_Drawn], float]:
-    """What both models wrote, and the largest difference of losses that rounding alone makes (nats per token)."""
-    raw = [pipeline.generated(model, settings, kept) for model in pair]
-    mixed = settings.tempers == (1.0,)
-    if mixed:
-        read = [reading.read(pair, np.concatenate([draws.tokens for draws in raw]), kept)] * 2
-        of_own = [read[0].nll[0, : len(raw[0])], read[0].nll[1, len(raw[0]) :]]
-    else:
-        read = [reading.read(pair, draws.tokens, kept) for draws in raw]
-        of_own = [read[0].nll[0], read[1].nll[1]]
-    # the same losses, as the model wrote token by token and as it read all at once, and what this makes of D
-    floor = sum(
-        rounding(draws.nll, own, model.nll.spacing) for draws, own, model in zip(raw, of_own, pair, strict=True)
-    )
-    result, predictions = [], pair[0].nll.predictions(settings.length)
-    losses = [_rounded_off(part.nll, floor) for part in read]
-    if mixed:
-        log_q = [model.nll.log_first - predictions * nll for model, nll in zip(pair, losses[0], strict=True)]
-        draws = list(pipeline.one_sample(raw, list(losses[0]), log_q))
-    else:
-        draws = [replace(part, nll=losses[k][k]) for k, part in enumerate(raw)]
-    for k, (side, part) in enumerate(zip(_SIDES, draws, strict=True)):
-        others = losses[k][1 - k]
-        own = np.ones(len(others), dtype=bool)
-        if mixed:
-            own[len(raw[0]) :], own[: len(raw[0])] = k == 1, k == 0
-        by_token = (read[k].loss[0] - read[k].loss[1]).astype(np.float64)
-        of_next = read[k].divergence[k, 1 - k].astype(np.float64)
-        law = by_law(part, others, side, predictions)
-        result.append(_Drawn(part, others, Written(law, read[k].tokens, by_token, of_next, own)))
-    return result, floor
-
-
-def _rounded_off(losses: NDArray[np.float64], floor: float) -> NDArray[np.float64]:
-    """Losses under A and B, ``(2, n)``, B's as A's where they differ by no more than rounding."""
-    a, b = losses
-    return np.stack([a, np.where(np.abs(a - b) <= floor, a, b)])
-
-
-def _quantiles(losses: NDArray[np.float64], shares: tuple[float, float]) -> tuple[float, float]:
-    low, high = np.quantile(losses, shares)
-    return float(low), float(high)
-
-
-def _text_loss(read: Reading) -> list[Any]:
-    """Mean loss of a text under A and under B, and B's less A's with its interval."""
-    a, b = read.nll[:2]
-    return [float(a.mean()), float(b.mean()), excess.mean_of(b - a)]
-
-
-def _sample(written: Written, seed: int) -> NDArray[np.integer[Any]]:
-    """Some of what a model writes, chain by chain."""
-    weight, chain = written.outputs.weight, written.outputs.chain
-    rows = np.random.default_rng(seed).choice(len(weight), N_PIECES, p=weight / weight.sum())
-    return written.tokens[rows[np.argsort(chain[rows], kind="stable")]]
-
-
-def _own_range(written: Sequence[Written], shares: tuple[float, float]) -> tuple[float, float]:
-    """Two quantiles of the losses of what each of two models writes, both models counting alike."""
-    sides = [side.outputs for side in written]
-    losses = np.concatenate([side.draws.nll for side in sides if side.draws is not None])
-    weights = np.concatenate([side.weight / side.weight.sum() for side in sides])
-    low, high = np.quantile(losses, shares, weights=weights, method="inverted_cdf")
-    return float(low), float(high) if high > low else float(np.nextafter(high, np.inf))
-
-
-def _inputs(
-    side: Side, model: SequenceModel, drawn: _Drawn, z: tuple[float, float], words: dict[str, str]
-) -> Direction:
-    """The draws in Z; none, and a reason in `words`, where they are too few."""
-    draws = drawn.draws
-    inside = within(draws.nll, z)
-    if len(np.unique(draws.chain[inside])) < 2:
-        low, high = np.quantile(draws.nll, [0.01, 0.99])
-        words[f"empty {side}"] = (
-            f"{model.name} has {int(inside.sum())} of {len(draws)} sequences with a loss in Z = [{z[0]:g}, {z[1]:g}], "
-            f"too few; most have {low:.3g} to {high:.3g}: move Z there, write more, or, for lower losses, with tempers "
-            "such as 1, 1.15, 1.3"
-        )
-        return Direction.from_draws(draws.within(_NOWHERE), drawn.other[:0], side, z)
-    return Direction.from_draws(draws.within(z), drawn.other[inside], side, z)
-
-
-def _shown(
-    written: Written, rows: Sequence[int], end: str, pair: tuple[SequenceModel, SequenceModel]
-) -> tuple[Example, ...]:
-    """Rows of what a model writes, with D of each token."""
-    own = 0 if written.side == "A" else 1
-    first = [None] * (written.tokens.shape[1] - written.predictions)  # a first token that nothing predicts
-    assert written.outputs.draws is not None  # only an enumeration has none
-    return tuple(
-        Example(
-            end,
-            float(written.outputs.difference[row]),
-            float(written.outputs.draws.nll[row]),
-            pair[own].texts(written.tokens[row : row + 1])[0],
-            tuple(
-                zip(pair[own].pieces(written.tokens[row]), [*first, *map(float, written.by_token[row])], strict=True)
-            ),
-        )
-        for row in rows
-    )
-
-
-def _ends(
-    inputs: Direction, written: Written, pair: tuple[SequenceModel, SequenceModel], seed: int
-) -> tuple[Example, ...]:
-    """Inputs of one model in Z from both ends of D, drawn by weight."""
-    edges = np.unique(inputs.quantile([0, _TAIL, 1 - _TAIL, 1]))
-    if len(edges) < 2:
-        return ()
-    assert inputs.draws is not None  # only an enumeration has none
-    names = [row.tobytes() for row in inputs.draws.tokens]
-    bins = composition(inputs, edges, labels={}, distinct=names, n_examples=_EXAMPLES, seed=seed)
-    of_draw = {row.tobytes(): k for k, row in enumerate(written.tokens)}
-    lowest, highest = ([of_draw[names[k]] for k in part.examples.tolist()] for part in (bins[0], bins[-1]))
-    return *_shown(written, lowest, "D lowest", pair), *_shown(written, highest, "D highest", pair)
-
-
-def _output(written: Written, pair: tuple[SequenceModel, SequenceModel], z: tuple[float, float], seed: int) -> Output:
-    """Where the divergence is over what one model writes."""
-    outputs = written.outputs
-    assert outputs.draws is not None  # only an enumeration has none
-    divergence = written.mean(seed=seed)
-    plain = Output(
-        divergence,
-        list(outputs.share(outputs.disagreement, seed=seed)),
-        if_normal(written.predictions * divergence[0]),
-        outputs.effective,
-    )
-    if not (outputs.difference != 0).any():
-        return plain
-    half, disputed = written.half(seed=seed)
-    nll = outputs.draws.nll
-    parts = {"below Z": nll < z[0], "in Z": within(nll, z), "above Z": nll > z[1]}
-
-    def text(token: int) -> str:
-        return pair[0].pieces(np.array([token]))[0]
-
-    return replace(
-        plain,
-        half=half,
-        by_z={k: (written.share(v, seed=seed), written.share_of_divergence(v, seed=seed)) for k, v in parts.items()},
-        lines=tuple(
-            Disputed(line.nats, line.share, line.divergence, _shown(written, [line.row], "line", pair)[0])
-            for line in lines(written, _LINES, seed=seed)
-        ),
-        groups=tuple(
-            Cluster(
-                tuple(map(text, group.tokens)),
-                group.share,
-                group.divergence,
-                group.first and (text(group.first[0]), group.first[1]),
-                _shown(written, group.rows, "group", pair),
-            )
-            for group in where.groups(written, disputed, n_members=_MEMBERS, seed=seed)
-        ),
-    )
+def _pieces(
+    models: Sequence[SequenceModel], text: str, where: str, settings: Generation, *, tested: bool
+) -> NDArray[np.int64]:
+    """Cut a text into pieces, ``(n, length)``; without references a test of the distance needs enough of them."""
+    pieces = held_out.pieces(models[0].encode(text), settings.length, N_PIECES, seed=settings.seed)
+    if tested and len(models) == 2 and (short := excess.too_short(len(pieces), settings.length)):
+        raise InputError(f"{where} is too short for a test: {short}")
+    return pieces
 
 
 def _exchanged(
-    a: SequenceModel, b: SequenceModel, z: tuple[float, float], length: int, steps: int, kept: ArrayCache, *, seed: int
+    a: SequenceModel, b: SequenceModel, z: Range, length: int, steps: int, kept: ArrayCache, *, seed: int
 ) -> Summary | str:
     """Compare by replica exchange, or say why that gives no number."""
     settings = Exchange(length, n_steps=steps, seed=seed)
@@ -370,7 +202,7 @@ def _exchanged(
         return str(error)
 
 
-def _start(pair: tuple[SequenceModel, SequenceModel], prompt: str | None) -> str:
+def _start(pair: Pair, prompt: str | None) -> str:
     """Say what stands before inputs."""
     if not len(pair[0].nll.start):
         return "Nothing stands before it: its first token, in ‹ ›, is any of these and not judged."
@@ -382,8 +214,19 @@ def _start(pair: tuple[SequenceModel, SequenceModel], prompt: str | None) -> str
     return f"It follows the prompt {begin} of {len(prompt):,} characters{template}."
 
 
-def _tokens_compared(shared: SharedTokens) -> str:
-    """Say of which tokens inputs are made."""
+def _tokens_compared(models: Sequence[SequenceModel]) -> str:
+    """Say of which tokens inputs are made.
+
+    Raises
+    ------
+    NotComparableError
+        No model says what its tokens are.
+    """
+    shared: SharedTokens = shared_tokens([model.checkpoint for model in models], controls=False)
+    if not shared.named:
+        raise NotComparableError(
+            f"neither {models[0].name} nor {models[1].name} has a tokenizer; copy it beside the weights"
+        )
     sentence = f"Inputs are made of the {len(shared.ids[0]):,} tokens that both models have"
     if any(shared.left_out):
         sentence += f"; {shared.left_out[0]:,} of A's ids and {shared.left_out[1]:,} of B's are not among them"

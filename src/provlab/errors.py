@@ -4,6 +4,8 @@ A message is one line that names the thing refused and the way out. The command 
 exits with 2; a study turns it into a record with its reason and goes on with the other pairs.
 """
 
+__makes_no_numbers__ = True
+
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches

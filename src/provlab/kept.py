@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.codehash import code_digest
 from provlab.files import atomic_file, digest, reading
 
 Arrays = dict[str, NDArray[Any]]
@@ -31,13 +32,9 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
 
 
-#: raised when the arrays under a key become others: those of another version are not found
-VERSION = 1
-
-
 @dataclass(frozen=True)
 class ArrayCache:
-    """A folder of arrays under the hash of all that they depend on.
+    """A folder of arrays under the hash of all that they depend on, the code that makes them among it.
 
     Attributes
     ----------
@@ -47,13 +44,13 @@ class ArrayCache:
 
     folder: Path
 
-    def path(self, what: str, parts: Mapping[str, Any]) -> Path:
-        """Where the arrays of a key are, or will be."""
-        return self.folder / f"{what}-{digest({'version': VERSION, **parts})[:24]}.npz"
+    def path(self, what: str, parts: Mapping[str, Any], make: Callable[..., Any]) -> Path:
+        """Where the arrays of a key are, or will be, which a function makes (`provlab.codehash.code_digest`)."""
+        return self.folder / f"{what}-{digest({'code': code_digest(make), **parts})[:24]}.npz"
 
     def get(self, what: str, parts: Mapping[str, Any], make: Callable[[], Arrays]) -> Arrays:
         """Return the arrays under a key, made and written first if they are not there."""
-        path = self.path(what, parts)
+        path = self.path(what, parts, make)
         if not path.exists():
             write_arrays(path, make())
         return read_arrays(path)

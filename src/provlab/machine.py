@@ -1,5 +1,7 @@
 """What this machine offers: cores and threads, memory, devices."""
 
+__makes_no_numbers__ = True
+
 import ctypes
 import functools
 import os

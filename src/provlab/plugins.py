@@ -14,6 +14,8 @@
 - `MEASUREMENTS`: the same, of what is no test: found by name alone.
 """
 
+__makes_no_numbers__ = True
+
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import metadata

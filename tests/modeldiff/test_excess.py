@@ -12,7 +12,6 @@ from provlab.errors import InputError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import excess, nll, reading
 from provlab.modeldiff.nll import SequenceNll, sequence_nll
-from provlab.report.difference import check_limit
 
 LENGTH = 4
 EVERYTHING = np.array(list(itertools.product(range(4), repeat=LENGTH)))
@@ -178,12 +177,12 @@ def test_the_old_rule_had_no_level():
 )
 def test_what_no_test_can_answer_is_refused(above, level, references, message):
     with pytest.raises(InputError, match=message):
-        check_limit(above, level, references)
+        excess.check_limit(above, level, references)
 
 
 @pytest.mark.parametrize(("level", "references"), [(0.2, 3), (0.25, 2), (0.334, 1), (0.05, 18), (0.05, 0)])
 def test_what_references_can_reach_is_asked(level, references):
-    check_limit(0.1, level, references)
+    excess.check_limit(0.1, level, references)
 
 
 def test_intervals_allow_for_neighbours_that_resemble_each_other():

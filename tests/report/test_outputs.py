@@ -3,17 +3,17 @@
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from provlab.modeldiff.excess import AmongSeeds
+from provlab.modeldiff.disputed import Cluster, Example, Output
+from provlab.modeldiff.excess import AmongSeeds, AnotherSeed, Apart
 from provlab.modeldiff.items import Answered, Paired
 from provlab.plots import format_interval, format_log10_p, format_number
 from provlab.report import views
-from provlab.report.difference import Difference
 from provlab.report.items import items_words
-from provlab.report.outputs import Cluster, Example, Output, loss_words, number, percent
+from provlab.report.outputs import loss_words, marked, number, percent, place, seeds_words
 
 INF = float("inf")
 
@@ -55,9 +55,9 @@ def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
 def test_where_a_group_parts_is_said_if_most_of_it_does():
     share = (0.2, 0.1, 0.3)
     output = Output(share, share, 0.5, 100.0, groups=(Cluster(("a", "b"), share, share, ("'1'", 0.05), ()),))
-    assert "part first" not in output.place("B")  # at a token where 5% do, 95% do not
+    assert "part first" not in place(output, "B")  # at a token where 5% do, 95% do not
     often = replace(output, groups=(replace(output.groups[0], first=("U", 0.72)),))
-    assert "in 72% of these outputs the two models part first at 'U'" in often.place("B")
+    assert "in 72% of these outputs the two models part first at 'U'" in place(often, "B")
 
 
 def test_a_share_that_was_seen_is_not_zero():
@@ -72,7 +72,7 @@ def test_no_number_is_minus_zero():
     assert format_log10_p(-0.01) == "0.0"
     assert number([0.5, -0.0001, 0.9]) == "0.500 (0.000 to 0.900)"
     example = Example("line", 0.0, 1.0, "a", (("a", -0.001),))
-    assert "D = +0.00" in example.marked().html
+    assert "D = +0.00" in marked(example).html
 
 
 def test_reports_write_an_interval_by_one_formatter():
@@ -82,23 +82,20 @@ def test_reports_write_an_interval_by_one_formatter():
         assert not by_hand.search(path.read_text(encoding="utf-8")), path.name
 
 
-def seeds_words(distances):
+def beside_seeds(distances):
     """What a report says of B beside other seeds, from the mean distances of A, B and the references."""
-    share = (0.2, 0.1, 0.3)
-    among = AmongSeeds(distances)
-    apart = SimpleNamespace(seeds=among, excess=among.excess, references=distances[2:], where="the text")
-    of = SimpleNamespace(
-        models=({"name": "a"}, {"name": "b"}), apart=apart, outputs=[Output(share, share, 0.5, 100.0, half=share)] * 2,
-        equal=False, text_loss=None, items=None, excess_words=lambda: "excess is 1",
-    )  # fmt: skip
-    return Difference._decided(of)[1]["seeds"]
+    rows = tuple(AnotherSeed(str(k), [0.0] * 3, [0.0] * 3, [0.0] * 3) for k in range(len(distances) - 2))
+    apart = Apart("the text", [0.0] * 3, [0.0] * 3, [0.0] * 3, np.zeros(15), rows, AmongSeeds(distances))
+    return seeds_words(apart, "a", "b")
 
 
 def test_a_model_is_called_the_farthest_where_it_is():
     """Second of 62, p is 0.03: larger than another seed's, and one seed lies farther."""
     rest = tuple(0.1 + 0.001 * k for k in range(60))
-    second = seeds_words((0.1, 1.0, 2.0, *rest[:-1]))
+    second = beside_seeds((0.1, 1.0, 2.0, *rest[:-1]))
     assert "is larger than another seed's (its rank among 62 models, p = 0.032)" in second
     assert "farthest" not in second
-    assert "may be larger than another seed's (the farthest among 4 models, as one of 4 is" in seeds_words((1, 5, 2, 1))
-    assert "is not shown to be larger than another seed's" in seeds_words((1.0, 2.0, 5.0, 1.0))
+    assert "may be larger than another seed's (the farthest among 4 models, as one of 4 is" in beside_seeds(
+        (1, 5, 2, 1)
+    )
+    assert "is not shown to be larger than another seed's" in beside_seeds((1.0, 2.0, 5.0, 1.0))

@@ -87,14 +87,15 @@ def _diff(arguments: argparse.Namespace) -> int:
     if arguments.results and Path(arguments.results).is_file():
         raise InputError(f"--results {arguments.results} is a file; give a folder")
     from provlab.diffing import diff
-    from provlab.report.difference import LEVEL, check_limit
+    from provlab.modeldiff.excess import TEST_LEVEL, check_limit
 
-    limit, level = arguments.fail_above, LEVEL if arguments.level is None else arguments.level
+    limit, level = arguments.fail_above, TEST_LEVEL if arguments.level is None else arguments.level
     if limit is not None:
         check_limit(limit, level, len(arguments.reference or []))
     settings = {name: value for name, value in values.items() if value is not None}
     progress = sys.stderr.isatty()
-    difference = diff(arguments.a, arguments.b, progress=progress, results=arguments.results, **settings)
+    kept, tested = arguments.results, limit is not None
+    difference = diff(arguments.a, arguments.b, progress=progress, results=kept, tested=tested, **settings)
     common.report(arguments.report, "diff", settings, difference)
     if arguments.html:
         with atomic_file(Path(arguments.html)) as temporary:

@@ -109,7 +109,7 @@ class AllBlocks(JobTable):
             return PairRecord(*pair, name, none, None)
         except NotComparableError as error:
             return PairRecord(*pair, name, None, reason(error))
-        keys = tuple(self._keys[pair, place] for place in results)
+        keys = self.keys((pair, place) for place in results)
         return PairRecord(*pair, name, _outcome(name, results, (shape[0], shape[1])), None, keys)
 
 

@@ -1,8 +1,9 @@
 """Which jobs of a statistic are finished, missing or failed; and how a finished result is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from provlab.codehash import code_digest
 from provlab.engine.jobs import Place
 from provlab.engine.memory import Pair
 from provlab.engine.reference import Result
@@ -30,7 +31,7 @@ class PairRecord:
     error : str or None
         Why it failed, one line.
     keys : tuple of str
-        Where the finished results stand in the store.
+        Where the finished results stand in the store, if there is one.
     """
 
     a: str
@@ -56,8 +57,8 @@ class OpenedModels:
 class ResultCache:
     """Finished results of one statistic, under a hash of all that their numbers depend on; none without a store.
 
-    A key is the hash of the statistic, its version and what it reads of the options, of both digests (with those of the
-    tokenizers where it reads text), and of the place.
+    A key is the hash of the statistic, the code behind it and what it reads of the options, of both digests (with those
+    of the tokenizers where it reads text), and of the place. A statistic that no file holds counts by its version.
     """
 
     store: Store | None
@@ -65,9 +66,11 @@ class ResultCache:
     options: Options
 
     def key(self, models: Sequence[Model], place: Place) -> str:
-        """Key of one result, whether it is finished or not."""
+        """Key of one result, whether it is finished or not; empty where none is kept."""
+        if not self.store:
+            return ""
         a, b = (self.statistic.identity(model, self.options) for model in models)
-        return Store.key(**self._about(a, b), block=place)
+        return Store.key(**self._about(a, b), code=code_digest(type(self.statistic)), block=place)
 
     def get(self, key: str) -> BlockResult | None:
         """Return a finished result, or None."""
@@ -179,7 +182,11 @@ class JobTable:
         """The record of a pair without an error."""
         at = [(pair, place) for place in self._places[pair]]
         outcome = self.statistic.outcome([self.results[each] for each in at])
-        return PairRecord(*pair, self.statistic.name, outcome, None, tuple(self._keys[each] for each in at))
+        return PairRecord(*pair, self.statistic.name, outcome, None, self.keys(at))
+
+    def keys(self, at: Iterable[tuple[Pair, Place]]) -> tuple[str, ...]:
+        """Where the results stand in the store, if there is one."""
+        return tuple(self._keys[each] for each in at) if self.cache.store else ()
 
 
 def order_of(place: Place) -> int:

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.modeldiff.bootstrap import LEVEL
 
+TEST_LEVEL = 0.05  # of the test whether B is farther than another seed, where no other is asked for
 N_GROUPS = 20  # neighbouring pieces of text, which resemble each other, are one of so many groups at most
 PIECES_A_GROUP = 3  # at least: a shorter stretch of text resembles the next one too much
 LEAST_GROUPS = 5  # with fewer there is no interval: Student's law with so few degrees of freedom says nothing
@@ -38,6 +40,23 @@ def mean_of(values: NDArray[np.float64]) -> list[float]:
     return [mean, mean - reach, mean + reach]
 
 
+def losses(nll: NDArray[np.float64]) -> list[Any]:
+    """Mean loss of a text under A and under B, and B's less A's with its interval, of ``(m, n)`` losses of pieces."""
+    a, b = nll[:2]
+    return [float(a.mean()), float(b.mean()), mean_of(b - a)]
+
+
+def too_short(pieces: int, length: int) -> str:
+    """Say that so many pieces of so many tokens are too few for an interval; empty where they are not."""
+    least = LEAST_GROUPS * PIECES_A_GROUP
+    if pieces >= least:
+        return ""
+    return (
+        f"it holds {pieces} pieces of {length} tokens that do not overlap, and {least} are needed; give a text of "
+        f"{least * length:,} tokens or more"
+    )
+
+
 @dataclass(frozen=True)
 class AmongSeeds:
     """B among models of A's recipe, by distances that all pairs of them have where they read the same.
@@ -54,6 +73,11 @@ class AmongSeeds:
     def references(self) -> int:
         """How many references there are, k."""
         return len(self.distances) - 2
+
+    def larger(self, level: float) -> bool | None:
+        """Whether B is farther than another seed; None where it is the farthest, of too few models for the level."""
+        p = self.p(0.0)
+        return p <= level or (None if p == self.least else False)
 
     @property
     def _others(self) -> NDArray[np.float64]:
@@ -146,6 +170,11 @@ class Apart:
         """How much farther B is than another seed; the whole distance where there is no reference."""
         return self.seeds.excess if self.seeds else self.both
 
+    @classmethod
+    def of_copies(cls) -> "Apart":
+        """A model and its own copy, which nothing was read for."""
+        return cls("no text", [0.0] * 3, [0.0] * 3, [0.0] * 3, np.empty(0))
+
     @property
     def has_interval(self) -> bool:
         """Whether the text is long enough for one."""
@@ -207,3 +236,23 @@ def apart(distances: NDArray[np.float64], where: str, references: list[str]) -> 
     seeds = AmongSeeds(tuple(float(row.sum() / (m - 1)) for row in means)) if references else None
     forth, back = mean_of(distances[0, 1]), mean_of(distances[1, 0])
     return Apart(where, forth, back, mean_of(both[0, 1]), both[0, 1], tuple(rows), seeds)
+
+
+def check_limit(above: float, level: float, references: int) -> None:
+    """Raise InputError unless a limit and a level make a test with so many references."""
+    if not above >= 0:
+        raise InputError(f"the limit is a number of nats per token, at least 0, not {above}")
+    if not 0 < level < 0.5:
+        raise InputError(f"a level is a chance of a wrong answer, above 0 and below 0.5, not {level}")
+    if references and level < 1 / (references + 2):
+        n = references + 2
+        raise InputError(
+            f"{references} reference{'s' * (references > 1)} cannot reach the level {level:g}: one more seed is the "
+            f"farthest of {n} models one time in {n}; give {math.ceil(1 / level - 1e-9) - 2} references, --level "
+            f"{math.ceil(1000 / n) / 1000:g}, or no reference and a limit of your own"
+        )
+    if not references and above == 0:
+        raise InputError(
+            "with no reference any two models are farther apart than 0; give references (--reference MODEL), or a "
+            "limit above 0"
+        )

@@ -96,6 +96,12 @@ def write_chains(
     return [{"tokens": tokens[chain], "nll": losses[chain], "log_q": mixed[chain]} for chain in chains]
 
 
+def write_stacked(nll: SequenceNll, n: int, length: int, *, tempers: Sequence[float], seeds: Sequence[int]) -> Arrays:
+    """Let a model write chains, see `write_chains`; one array of each kind, chain by chain, to be kept."""
+    chains = write_chains(nll, n, length, tempers=tempers, seeds=seeds)
+    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+
+
 def side_by_side(nll: SequenceNll, n: int, length: int, n_chains: int, n_tempers: int) -> int:
     """How many chains of `n` sequences are written side by side: as many as are held at once, and at least one."""
     return max(1, min(n_chains, _at_once(nll, length, n_tempers) // n))

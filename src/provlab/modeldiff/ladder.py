@@ -8,12 +8,14 @@ Each pilot run measures the barrier on the ladder it has, and the next is laid b
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 
 from provlab.errors import InputError
+from provlab.kept import Arrays
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.moves import Mixture, Move, Nll
 from provlab.modeldiff.sampler import replica_exchange
@@ -44,6 +46,11 @@ class Ladder:
     temperatures: NDArray[np.float64]
     swap_rate: float
     barrier: float
+
+
+def lay(nll: Nll, **settings: Any) -> Arrays:
+    """Return ``temperatures`` of `tune_ladder`, which takes the settings, to be kept."""
+    return {"temperatures": tune_ladder(nll, **settings).temperatures}
 
 
 def tune_ladder(

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.errors import InputError, InvalidWeightsError
+from provlab.kept import Arrays
 from provlab.modeldiff.key_values import with_room
 from provlab.modeldiff.moves import Tokens
 from provlab.models.checkpoint import Checkpoint
@@ -346,6 +347,11 @@ class SequenceNll:
         """Raise InvalidWeightsError unless all of these numbers of the model are finite."""
         if not np.isfinite(values).all():
             raise InvalidWeightsError(f"{self.name}: the NLL is NaN or Inf; its weights are damaged, or need float32")
+
+
+def judge(nll: SequenceNll, tokens: NDArray[np.int64]) -> Arrays:
+    """Return the mean loss of ``(n, length)`` sequences as ``nll``, to be kept."""
+    return {"nll": nll(tokens)}
 
 
 def sequence_nll(

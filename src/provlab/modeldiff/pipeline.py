@@ -18,11 +18,10 @@ from tqdm import tqdm
 from provlab.files import digest
 from provlab.kept import ArrayCache, Arrays
 from provlab.machine import Beside
-from provlab.modeldiff import generation, reweighting
+from provlab.modeldiff import generation, ladder, reweighting
 from provlab.modeldiff.comparison import BothDirections
-from provlab.modeldiff.ladder import tune_ladder
 from provlab.modeldiff.moves import WRITING
-from provlab.modeldiff.nll import SequenceNll, sequence_nll
+from provlab.modeldiff.nll import SequenceNll, judge, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
 from provlab.modeldiff.sampler import Samples, own_temperature, replica_exchange
 from provlab.modeldiff.tokens import shared_tokens
@@ -203,25 +202,20 @@ def generated(model: SequenceModel, settings: Generation, kept: ArrayCache) -> D
             "seeds": some,
             "torch": torch.__version__,
         }
-        chains += _unstacked(kept.get("written", parts, partial(_write, model, each, settings, some)))
+        write = partial(
+            generation.write_stacked, model.nll, each, settings.length, tempers=settings.tempers, seeds=some
+        )
+        arrays = kept.get("written", parts, write)
+        chains += [{name: values[k] for name, values in arrays.items()} for k in range(len(some))]
     return generation.join(chains)
-
-
-def _write(model: SequenceModel, n: int, settings: Generation, seeds: Sequence[int]) -> Arrays:
-    """Some chains as one array of each kind, chain by chain."""
-    chains = generation.write_chains(model.nll, n, settings.length, tempers=settings.tempers, seeds=seeds)
-    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
-
-
-def _unstacked(arrays: Arrays) -> list[Arrays]:
-    return [{name: values[k] for name, values in arrays.items()} for k in range(len(arrays["nll"]))]
 
 
 def exchanged(model: SequenceModel, settings: Exchange, kept: ArrayCache) -> Samples:
     """Draw by replica exchange with moves that the model writes; draws and state are kept as it goes."""
     temperatures, seed = settings.temperatures or _laid(model, settings, kept), own_seed(model, settings.seed)
     parts = {**model.key, **asdict(settings), "seed": seed, "temperatures": [repr(t) for t in temperatures]}
-    return replica_exchange(
+    draw = partial(
+        replica_exchange,
         model.nll,
         vocabulary=model.nll.vocabulary,
         length=settings.length,
@@ -230,9 +224,10 @@ def exchanged(model: SequenceModel, settings: Exchange, kept: ArrayCache) -> Sam
         n_steps=settings.n_steps,
         moves=WRITING,
         seed=seed,
-        checkpoint=kept.path("exchange", {**parts, "moves": repr(WRITING), "torch": torch.__version__}),
         progress=f"{model.name}, replica exchange" if model.progress else "",
     )
+    parts |= {"moves": repr(WRITING), "torch": torch.__version__}
+    return draw(checkpoint=kept.path("exchange", parts, draw))
 
 
 def _laid(model: SequenceModel, settings: Exchange, kept: ArrayCache) -> tuple[float, ...]:
@@ -240,22 +235,19 @@ def _laid(model: SequenceModel, settings: Exchange, kept: ArrayCache) -> tuple[f
     own, seed = own_temperature(settings.length), own_seed(model, settings.seed)
     laid = {"length": settings.length, "coldest": settings.coldest, "below": settings.below}
     parts = {**model.key, **laid, "moves": repr(WRITING), "seed": seed, "steps": _PILOT_STEPS}
-
-    def lay() -> Arrays:
-        ladder = tune_ladder(
-            model.nll,
-            vocabulary=model.nll.vocabulary,
-            length=settings.length,
-            coldest=own / settings.coldest,
-            hottest=own if settings.below else math.inf,
-            through=own,
-            moves=WRITING,
-            seed=seed,
-            n_steps=_PILOT_STEPS,
-        )
-        return {"temperatures": ladder.temperatures}
-
-    return tuple(kept.get("ladder", parts, lay)["temperatures"].tolist())
+    tune = partial(
+        ladder.lay,
+        model.nll,
+        vocabulary=model.nll.vocabulary,
+        length=settings.length,
+        coldest=own / settings.coldest,
+        hottest=own if settings.below else math.inf,
+        through=own,
+        moves=WRITING,
+        seed=seed,
+        n_steps=_PILOT_STEPS,
+    )
+    return tuple(kept.get("ladder", parts, tune)["temperatures"].tolist())
 
 
 def judged(model: SequenceModel, tokens: NDArray[np.integer[Any]], kept: ArrayCache) -> NDArray[np.float64]:
@@ -269,12 +261,8 @@ def judged(model: SequenceModel, tokens: NDArray[np.integer[Any]], kept: ArrayCa
     for begin in model.bar(begins, "judges", "piece") if len(begins) > 1 else begins:
         some = unique[begin : begin + _AT_ONCE]
         parts = {**model.key, "tokens": digest(some.tolist()), "torch": torch.__version__}
-        losses.append(kept.get("judged", parts, partial(_judge, model, some))["nll"])
+        losses.append(kept.get("judged", parts, partial(judge, model.nll, some))["nll"])
     return np.concatenate(losses)[place.ravel()]
-
-
-def _judge(model: SequenceModel, tokens: NDArray[np.int64]) -> Arrays:
-    return {"nll": model.nll(tokens)}
 
 
 def mixed(a: SequenceModel, b: SequenceModel, settings: Generation, kept: ArrayCache) -> tuple[Draws, Draws]:

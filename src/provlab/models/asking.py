@@ -4,6 +4,8 @@ A refusal (no such model, no access) is a `CheckpointError`; where no answer cam
 well, it is `Unreachable`, whose text stands in brackets in the caller's message.
 """
 
+__makes_no_numbers__ = True
+
 import io
 import json
 import os

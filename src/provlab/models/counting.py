@@ -8,6 +8,8 @@ Reads within ``with`` are counted, in this thread and in those that have a copy 
 another process by `add`.
 """
 
+__makes_no_numbers__ = True
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

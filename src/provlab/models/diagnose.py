@@ -1,5 +1,7 @@
 """Names what a folder or file holds that cannot be read as weights, with the remedy."""
 
+__makes_no_numbers__ = True
+
 import json
 import re
 import zipfile

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from provlab.codehash import code_digest
 from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.files import cache_dir, digest
 from provlab.models.activations import random_tokens
@@ -30,7 +31,7 @@ from provlab.models.predictions import next_token_log_probs
 EXACT = 1e-9
 TOKENS = (4, 16)  # sequences and their length, on which outputs are compared
 _TEXT = (32, 32)  # the same of the text on which a loss is measured
-_VERSION = 3  # raised whenever the same checkpoint would be disguised otherwise: copies in the cache are made again
+_SEEDED = 3  # a part of all seeds, which stay what they were whatever the code below becomes
 
 #: the paper's six, with positive constants in the last
 ALL = ("T1", "T2", "T3", "T4", "T5", "T6")
@@ -227,10 +228,11 @@ def locate(reference: str, *, allow_pickle: bool = False) -> Path:
     """
     kinds, source = parse(reference)
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
-    address = digest({"model": checkpoint.digest, "kinds": kinds, "version": _VERSION})
+    seed = digest({"model": checkpoint.digest, "kinds": kinds, "version": _SEEDED})
+    address = digest([seed, code_digest(disguise)])
     folder = cache_dir() / "disguised" / f"{re.sub('[^A-Za-z0-9]+', '-', checkpoint.name)}-{address[:16]}"
     if not folder.exists():
-        disguise(checkpoint, folder, seed=int(address[:12], 16), kinds=None if kinds == ALL else kinds)
+        disguise(checkpoint, folder, seed=int(seed[:12], 16), kinds=None if kinds == ALL else kinds)
     return folder
 
 

@@ -6,6 +6,8 @@ sends the token to the hub alone) and into its cache. Tensors of large safetenso
 cannot be compared with the SHA-256 of their file, and records say so. Environment variables are read at call time.
 """
 
+__makes_no_numbers__ = True
+
 import io
 import json
 import os

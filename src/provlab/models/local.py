@@ -1,5 +1,7 @@
 """The files of a checkpoint in a local folder."""
 
+__makes_no_numbers__ = True
+
 import json
 import os
 import re

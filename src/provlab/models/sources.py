@@ -1,5 +1,7 @@
 """Names of models in a browser or on a disk, translated to those that `Checkpoint.open` knows."""
 
+__makes_no_numbers__ = True
+
 import re
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,7 @@
 """Where two models disagree: over what each writes, then counted over Z; as text, in a notebook, as JSON."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,37 +12,43 @@ from provlab import provenance
 from provlab.errors import InputError
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import BothDirections, Summary
-from provlab.modeldiff.excess import LEAST_GROUPS, PIECES_A_GROUP, Apart
+from provlab.modeldiff.disputed import Example, Output, Weighed
+from provlab.modeldiff.excess import TEST_LEVEL as LEVEL
+from provlab.modeldiff.excess import Apart, check_limit, too_short
 from provlab.modeldiff.items import Paired
 from provlab.modeldiff.pipeline import N_CHAINS
-from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction
+from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, cut, in_short
 from provlab.report.items import items_json, items_table, items_words
 from provlab.report.outputs import (
     INPUT,
-    Example,
-    Output,
+    apart_words,
     by_z_table,
+    capital,
+    concentration,
+    enough,
+    excess_words,
     finite,
     groups_table,
     lines_table,
     loss_words,
+    marked,
     number,
     percent,
+    place,
+    seeds_words,
 )
 
 if TYPE_CHECKING:
     from provlab.plots import Figure
     from provlab.plots.modeldiff import Panel
 
-LEVEL = 0.05  # of the test of `fails`, where no other is asked for
 _BINS = 40  # of a panel
 _SHOWN, _LONGEST = 4, 50  # lines on a card, and characters of one
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
-_FAR = 3.0  # effective draws below which nothing can be said of how many sequences would do
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +60,9 @@ class Difference(views.Report):
     models
         The two models, see `provlab.report.views.describe`: A and B.
     z
-        The range of loss that makes an input one of a model's.
-    inputs
-        The inputs of A and those of B, with all draws in Z; empty for a model that wrote too few there.
-    outputs
-        What A writes and what B writes: where the divergence is.
+        The range of loss that makes an input one of a model's; None where there was no need of one.
+    weighed
+        A's side and B's: inputs in Z, what each writes, and examples.
     apart
         How far B is from A where both read the same, beside references.
     floor
@@ -70,8 +74,6 @@ class Difference(views.Report):
         How Z was chosen, which tokens inputs are made of, and what stands before them.
     text_loss
         Mean loss of the held-out text under A, under B, and B's less A's with its interval; None if no text was read.
-    examples
-        Inputs of A and of B in Z, from both ends of D.
     exchange
         The same by replica exchange, or why that gives no number; None if it was not asked for.
     items
@@ -79,17 +81,39 @@ class Difference(views.Report):
     """
 
     models: tuple[dict[str, Any], dict[str, Any]]
-    z: tuple[float, float]
-    inputs: tuple[Direction, Direction]
-    outputs: tuple[Output, Output]
+    z: tuple[float, float] | None
+    weighed: tuple[Weighed, Weighed]
     apart: Apart
     floor: float
     parameters: dict[str, Any]
     words: dict[str, str]
-    text_loss: Sequence[Any] | None
-    examples: tuple[tuple[Example, ...], tuple[Example, ...]]
+    text_loss: Sequence[Any] | None = None
     exchange: Summary | str | None = None
     items: Paired | None = None
+
+    @classmethod
+    def of_copies(
+        cls, models: tuple[dict[str, Any], dict[str, Any]], z: tuple[float, float] | None, parameters: dict[str, Any]
+    ) -> "Difference":
+        """A model and its own copy, byte for byte: they are equal, and nothing need be drawn."""
+        sides = Weighed.of_copy("A"), Weighed.of_copy("B")
+        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, {"z": "as given" if z else "not taken"})
+
+    @property
+    def copies(self) -> bool:
+        """Whether the two are one model, byte for byte."""
+        a, b = self.models
+        return bool(a["digest"] == b["digest"])
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What A writes and what B writes: where the divergence is."""
+        return [side.output for side in self.weighed]
+
+    @property
+    def examples(self) -> list[tuple[Example, ...]]:
+        """Inputs of A and of B in Z, from both ends of D."""
+        return [side.examples for side in self.weighed]
 
     @property
     def seed(self) -> int:
@@ -99,8 +123,8 @@ class Difference(views.Report):
     @cached_property
     def compared(self) -> BothDirections | None:
         """Both sides; None where a model has too few inputs in Z."""
-        a, b = self.inputs
-        return BothDirections(a, b, self.z, joint=self.parameters["mixed"]) if a and b else None
+        a, b = (side.inputs for side in self.weighed)
+        return BothDirections(a, b, self.z, joint=self.parameters["mixed"]) if a and b and self.z else None
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -114,11 +138,11 @@ class Difference(views.Report):
         return first, second
 
     def _side(self, k: int) -> dict[str, Any]:
-        inputs, output = self.inputs[k], self.outputs[k]
+        inputs, output = self.weighed[k].inputs, self.weighed[k].output
         side = {
             "model": self.models[k]["name"],
             "text_loss": self.text_loss[k] if self.text_loss else None,
-            "written": self.parameters["n"],
+            "written": 0 if self.copies else self.parameters["n"],
             "worth": output.worth,  # equally weighted draws behind them
             **{name: getattr(output, name) for name in ("divergence", "less_likely", "if_normal", "half", "by_z")},
             "in_z": len(inputs.difference) if inputs else 0,
@@ -163,21 +187,15 @@ class Difference(views.Report):
         InputError
             The level is none, or nothing that was given can answer at it.
         """
-        check_limit(above, level, len(self.apart.references))
+        check_limit(above, level, len(self.parameters["references"]))
         if not self.apart.seeds and not self.apart.has_interval:
-            raise InputError(f"{self.apart.where} is too short for a test: {self._too_short()}")
+            raise InputError(f"{self.apart.where} is too short for a test: {self._short}")
         return not self.equal and self.apart.p(above) <= level
 
     def test_words(self, above: float, level: float) -> str:
         """The test of `fails` in words, with its p-value."""
         p = self.apart.p(above)
-        return f"{self.excess_words()}; above {above:g} with p = {p:.2g}, level {level:g}"
-
-    def excess_words(self) -> str:
-        """The excess in words."""
-        k = len(self.apart.references)
-        of = f"excess over another seed ({k} reference{'s' * (k > 1)})" if k else "distance of A and B"
-        return f"{of} is {number(self.apart.excess)} nats per token"
+        return f"{excess_words(self.apart)}; above {above:g} with p = {p:.2g}, level {level:g}"
 
     def decision(self) -> dict[str, Any]:
         """What a reader decides by, each part with its interval; `sentence` holds all of it, `answer` its first part.
@@ -185,125 +203,111 @@ class Difference(views.Report):
         Keys: equal (up to rounding), larger_than_another_seed (True, False, None where references are none or too few),
         excess, rank_p, concentration and place (in words), text_costs.
         """
-        result, parts = self._decided()
-        first, *rest = (f"{words}." for words in parts.values())
-        return result | {"answer": first, "sentence": " ".join([first, *rest])}
-
-    def _decided(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """The decision without its sentence, and the parts of the sentence under the labels that a card gives them."""
-        a, b = (self.models[k]["name"] for k in range(2))
-        result: dict[str, Any] = {
+        seeds, output = self.apart.seeds, self.outputs[1]
+        first, *rest = (f"{words}." for _, words in self.findings())
+        return {
             "equal": self.equal,
-            "larger_than_another_seed": None,
-            "excess": self.apart.seeds and self.apart.seeds.excess,
-            "rank_p": self.apart.seeds and self.apart.seeds.p(0.0),
-            "concentration": "",
-            "place": "",
+            "larger_than_another_seed": None if self.equal or not seeds else seeds.larger(LEVEL),
+            "excess": seeds and seeds.excess,
+            "rank_p": seeds and seeds.p(0.0),
+            "concentration": "" if self.equal else concentration(output, "B"),
+            "place": "" if self.equal else place(output, "B"),
             "text_costs": self.text_loss and finite(self.text_loss[2]),
+            **({"items": items_words(self.items)} if self.items and not self.equal else {}),
+            "answer": first,
+            "sentence": " ".join([first, *rest]),
         }
+
+    def findings(self) -> list[tuple[str, str]]:
+        """Label and words of each finding, the answer first: what a card shows in parts, and a paragraph as a whole."""
         if self.equal:
-            n = 2 * self.parameters["n"]
-            words = (
-                f"A and B are equal up to rounding: none of {n:,} outputs tells them apart by more than "
-                f"{self.floor:.1e} nats per token"
-            )
-            return result, {"equal": words}
-        parts = {}
-        if self.apart.seeds:
-            p, least = self.apart.seeds.p(0.0), self.apart.seeds.least
-            among = f"its rank among {len(self.apart.seeds.distances)} models, p = {p:.2g}"
-            result["larger_than_another_seed"] = p <= LEVEL if p > least or least <= LEVEL else None
-            if p <= LEVEL:
-                larger = f"is larger than another seed's ({among})"
-            elif p == least:
-                n = len(self.apart.seeds.distances)
-                larger = (
-                    f"may be larger than another seed's (the farthest among {n} models, as one of {n} is by chance)"
-                )
-            else:
-                larger = f"is not shown to be larger than another seed's ({among})"
-            parts["seeds"] = f"On {self.apart.where} the change from {a} to {b} {larger}. The {self.excess_words()}"
-        result |= {"concentration": self.outputs[1].concentration("B"), "place": self.outputs[1].place("B")}
-        parts["apart"] = (
-            f"B's outputs cost A {number(self.outputs[1].divergence)} nats per token more than they cost B. This "
-            f"distance, KL(B || A), is {result['concentration']}"
+            return [("equal", self._equal_words())]
+        seeds = ("seeds", seeds_words(self.apart, *(model["name"] for model in self.models)))
+        others = [
+            ("apart", apart_words(self.outputs[1])),
+            ("where", capital(place(self.outputs[1], "B"))),
+            ("text", f"On {self.apart.where} B's loss is {loss_words(self.text_loss[2])}" if self.text_loss else ""),
+            ("answers", items_words(self.items) if self.items else ""),
+        ]
+        ordered = [seeds, *others] if self.apart.seeds else [*others, seeds]
+        return [(label, words) for label, words in ordered if words]
+
+    def _equal_words(self) -> str:
+        if self.copies:
+            return "A and B are one model, byte for byte: they agree on every sequence of tokens, and nothing was drawn"
+        return (
+            f"A and B are equal up to rounding: none of {2 * self.parameters['n']:,} outputs tells them apart by more "
+            f"than {self.floor:.1e} nats per token"
         )
-        if place := result["place"]:
-            parts["where"] = place[:1].upper() + place[1:]
-        if self.text_loss:
-            parts["text"] = f"On {self.apart.where} B's loss is {loss_words(self.text_loss[2])}"
-        if self.items:
-            parts["answers"] = result["items"] = items_words(self.items)
-        if not self.apart.seeds:
-            parts["seeds"] = (
-                "Would another seed change as much? No reference was given, so this is not known (--reference MODEL, "
-                "of A's recipe with another seed)"
-            )
-        return result, parts
 
     def finding(self) -> list[str]:
         """How far the two are apart, where, and which has more inputs in Z."""
         if self.equal:
             return [self.decision()["sentence"]]
-        forth, back = (number(output.divergence) for output in self.outputs)
+        forth, back = (f"{number(of.divergence)}{{}} and {concentration(of, side)}" for side, of in self._outputs())
         sentences = [
-            f"KL(A || B), over what A writes, is {forth} nats per token and {self.outputs[0].concentration('A')}. "
-            f"KL(B || A), over what B writes, is {back} and {self.outputs[1].concentration('B')}."
+            f"KL(A || B), over what A writes, is {forth.format(' nats per token')}. "
+            f"KL(B || A), over what B writes, is {back.format('')}."
         ]
         if self.apart.references:
             sentences.append(
                 f"A and B are {number(self.apart.both)} nats per token apart on {self.apart.where} (mean of both "
-                f"divergences). The {self.excess_words()}."
+                f"divergences). The {excess_words(self.apart)}."
             )
-        if self.carried:
-            assert self.compared is not None
-            more, low, high = self.compared.log10_more(seed=self.seed)
-            open_ = " (the interval includes equality)" if low <= 0 <= high else ""
-            sentences.append(
-                f"For each of A's inputs in Z, B has {_factor(more)} ({_factor(low)} to {_factor(high)}){open_}."
-            )
-        return sentences
+        return sentences + self._more_inputs()
+
+    def _more_inputs(self) -> list[str]:
+        """How many of B's inputs in Z there are for each of A's; nothing where the draws do not carry it."""
+        if not self.carried or self.compared is None:
+            return []
+        more, low, high = self.compared.log10_more(seed=self.seed)
+        open_ = " (the interval includes equality)" if low <= 0 <= high else ""
+        return [f"For each of A's inputs in Z, B has {_factor(more)} ({_factor(low)} to {_factor(high)}){open_}."]
 
     def remedies(self) -> list[str]:
         """What the draws do not carry, and what to change."""
-        sentences = []
-        for name, side in zip("AB", self.sides, strict=True):
-            if not side["in_z"]:
-                sentences.append(f"{name} has no number in Z: {self.words[f'empty {name}']}.")
-            elif side["effective"] < LEAST_EFFECTIVE:
-                sentences.append(
-                    f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
-                    f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
-                    f"{self._more(side['effective'])}, or move Z to losses that both models write often."
-                )
-        if self.text_loss and not self.apart.has_interval:
-            sentences.append(f"{self.apart.where} gives means without intervals: {self._too_short()}.")
-        if self.carried and self.summary and not self.equal:
-            if "error" in self.summary.by_r3:
-                sentences.append(f"No ratio by R3: {self.summary.by_r3['error']}. The ratio by counts needs no R3.")
-            if "error" in self.summary.by_count:
-                sentences.append(f"No ratio by counts: {self.summary.by_count['error']}.")
-        if isinstance(self.exchange, str):
-            sentences.append(f"Replica exchange gives no number: {self.exchange}.")
-        return sentences
-
-    def _more(self, worth: float) -> str:
-        n = self.parameters["n"]
-        if worth < _FAR:
-            return f"Write far more than {n * LEAST_EFFECTIVE / _FAR:,.0f} sequences (--sequences, n)"
-        need = 1.2 * n * LEAST_EFFECTIVE / worth  # draws are worth about their number
-        step = 10 ** (math.floor(math.log10(need)) - 1)
-        return f"About {math.ceil(need / step) * step:,} sequences would do (--sequences, n; now {n:,})"
-
-    def _too_short(self) -> str:
-        pieces, least = len(self.apart.each), LEAST_GROUPS * PIECES_A_GROUP
-        return (
-            f"it holds {pieces} pieces of {self.parameters['length']} tokens that do not overlap, and {least} are "
-            f"needed; give a text of {least * self.parameters['length']:,} tokens or more"
+        if self.copies:
+            return []
+        summary = self.summary if self.carried and not self.equal else None
+        ratios = (
+            [("R3", summary.by_r3, " The ratio by counts needs no R3."), ("counts", summary.by_count, "")]
+            if summary
+            else []
         )
+        return [
+            *filter(None, map(self._lacking, range(2))),
+            *[f"{self.apart.where} gives means without intervals: {self._short}."]
+            * bool(self.text_loss and not self.apart.has_interval),
+            *(f"No ratio by {by}: {of['error']}.{more}" for by, of, more in ratios if "error" in of),
+            *[f"Replica exchange gives no number: {self.exchange}."] * isinstance(self.exchange, str),
+        ]
+
+    def _lacking(self, k: int) -> str:
+        """Why there is no number of one model's inputs in Z, and what to change; empty where there is one."""
+        name, side, (in_z, drawn, low, high) = "AB"[k], self.sides[k], self.weighed[k].losses
+        if not side["in_z"]:
+            assert self.z is not None
+            return (
+                f"{name} has no number in Z: {side['model']} has {in_z} of {drawn} sequences with a loss in Z = "
+                f"[{self.z[0]:g}, {self.z[1]:g}], too few; most have {format_range(low, high, '.3g')}: move Z there, "
+                "write more, or, for lower losses, with tempers such as 1, 1.15, 1.3."
+            )
+        if side["effective"] >= LEAST_EFFECTIVE:
+            return ""
+        return (
+            f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
+            f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
+            f"{enough(self.parameters['n'], side['effective'])}, or move Z to losses that both models write often."
+        )
+
+    @property
+    def _short(self) -> str:
+        return too_short(len(self.apart.each), self.parameters["length"])
 
     def assumptions(self) -> list[str]:
         """What the numbers rest on."""
+        if self.copies or self.z is None:
+            return []
         low, high = self.z
         sentences = [
             f"An input is a sequence of {self.parameters['length']} tokens. {self.words['tokens']} "
@@ -330,41 +334,41 @@ class Difference(views.Report):
             )
         return sentences
 
+    def _both(self, name: str, write: Callable[[dict[str, Any]], str], needs: str) -> tuple[str, str, str]:
+        """A name, and A's and B's entry beside it; a dash where a side lacks what it needs."""
+        a, b = (write(side) if side[needs] is not None else "–" for side in self.sides)
+        return name, a, b
+
     def written_rows(self) -> list[tuple[str, str, str]]:
         """Name, A's and B's entry of each line of the table about what the models write."""
-
-        def both(name: str, write: Callable[[dict[str, Any]], str], needs: str) -> tuple[str, str, str]:
-            a, b = (write(side) if side[needs] is not None else "–" for side in self.sides)
-            return name, a, b
-
-        rows = []
-        if self.text_loss:
-            rows.append(both("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"))
-            rows.append(("  B's minus A's", "", number(self.text_loss[2])))
-        return [
-            *rows,
-            both("distance of the other from it (nats per token)", lambda s: number(s["divergence"]), "divergence"),
-            both("share of its outputs that carries half of that", lambda s: percent(s["half"]), "half"),
-            both("share that the other finds less likely", lambda s: percent(s["less_likely"]), "half"),
-            both("  expected of any two models so far apart", lambda s: f"{s['if_normal']:.1%}", "half"),
+        rows = [
+            ("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"),
+            ("distance of the other from it (nats per token)", lambda s: number(s["divergence"]), "divergence"),
+            ("share of its outputs that carries half of that", lambda s: percent(s["half"]), "half"),
+            ("share that the other finds less likely", lambda s: percent(s["less_likely"]), "half"),
+            ("  expected of any two models so far apart", lambda s: f"{s['if_normal']:.1%}", "half"),
         ]
+        of_text, *others = (self._both(*row) for row in rows)
+        if not self.text_loss:
+            return others
+        return [of_text, ("  B's minus A's", "", number(self.text_loss[2])), *others]
 
     def rows(self) -> list[tuple[str, str, str]]:
         """Name, A's and B's entry of each line of the table of counts over Z."""
-
-        def both(name: str, write: Callable[[dict[str, Any]], str], needs: str = "quantiles") -> tuple[str, str, str]:
-            a, b = (write(side) if side[needs] is not None else "–" for side in self.sides)
-            return name, a, b
-
         whose = "draws of both models" if self.parameters["mixed"] else "its draws"
-        return [
-            both(f"sequences it wrote; {whose} in Z", lambda s: f"{s['written']:,}; {s['in_z']:,}", "written"),
-            both("worth equal draws", lambda s: f"{s['effective']:,.0f}", "written"),
-            both("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"])),
-            both("of them in Z for the other too", lambda s: percent(s["common"])),
-            both("PD: the other finds them less likely", lambda s: percent(s["disagreement"])),
-            both("D at 5%, 50%, 95%", lambda s: ", ".join(format_number(value, "+.3g") for value in s["quantiles"])),
+        rows = [
+            (f"sequences it wrote; {whose} in Z", lambda s: f"{s['written']:,}; {s['in_z']:,}", "written"),
+            ("worth equal draws", lambda s: f"{s['effective']:,.0f}", "written"),
+            ("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"]), "quantiles"),
+            ("of them in Z for the other too", lambda s: percent(s["common"]), "quantiles"),
+            ("PD: the other finds them less likely", lambda s: percent(s["disagreement"]), "quantiles"),
+            (
+                "D at 5%, 50%, 95%",
+                lambda s: ", ".join(format_number(value, "+.3g") for value in s["quantiles"]),
+                "quantiles",
+            ),
         ]
+        return [self._both(*row) for row in rows]
 
     def distances(self) -> views.Table:
         """Divergences where the models read the same, with those of references below them."""
@@ -407,19 +411,22 @@ class Difference(views.Report):
 
     def parts(self) -> list[views.Part]:
         """The decision, what the models write, counts over Z, what is not to be relied on, assumptions."""
-        beside = [views.Listed("Assumed", self.assumptions())]
-        if self.remedies():
-            beside.insert(0, views.Listed("Not to be relied on", self.remedies()))
+        lists = {"Not to be relied on": self.remedies(), "Assumed": self.assumptions()}
+        beside = [views.Listed(title, sentences) for title, sentences in lists.items() if sentences]
+        sentence = self.decision()["sentence"]
+        if self.copies:
+            return [sentence]
         if self.equal:
-            return [self.decision()["sentence"], views.Table(["", "A", "B"], self.written_rows()), *beside]
+            return [sentence, views.Table(["", "A", "B"], self.written_rows()), *beside]
+        header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
         inputs = [
-            (side, format_number(example.difference, "+.3f"), example.marked())
+            (side, format_number(example.difference, "+.3f"), marked(example))
             for side, examples in zip("AB", self.examples, strict=True)
             for example in examples
         ]
-        header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
+        ratios = [views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []
         return [
-            self.decision()["sentence"],
+            sentence,
             *([items_table(self.items)] if self.items else []),
             views.Table(["over what each model writes", "A", "B"], self.written_rows()),
             views.Folded("Lines that the other model disputes most", [lines_table(self.outputs)]),
@@ -431,9 +438,9 @@ class Difference(views.Report):
                 "Counts of inputs, the paper's question",
                 [
                     "Each input in Z counts once, however rarely a model writes it.",
-                    *self.finding()[-1:] * self.carried,
+                    *self._more_inputs(),
                     views.Table(["over inputs in Z", "A", "B"], self.rows()),
-                    *([views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []),
+                    *ratios,
                     *[views.Table(["inputs of", "D, both ends", header], inputs, right=(1,))] * bool(inputs),
                 ],
             ),
@@ -441,21 +448,22 @@ class Difference(views.Report):
         ]
 
     def card(self) -> Card:
-        """The decision part by part, first what could be decided, and the lines that the other disputes most."""
-        result, parts = self._decided()
-        larger = result["larger_than_another_seed"]
-        answer = parts.pop("equal" if self.equal else "seeds" if self.apart.seeds else "apart")
+        """The findings one by one, first what could be decided, and the lines that the other disputes most."""
+        (_, answer), *findings = self.findings()
         lines = sorted(
-            ((side, line) for side, output in zip("AB", self.outputs, strict=True) for line in output.lines),
-            key=lambda pair: -pair[1].nats,
+            ((side, line) for side, output in self._outputs() for line in output.lines), key=lambda pair: -pair[1].nats
         )
         rows = [(side, f"{line.nats:.1f}", cut(line.example.text, _LONGEST)) for side, line in lines[:_SHOWN]]
         table = views.Table(("written by", "nats", "what the other disputes most"), rows, right=(1,))
-        remarks = [*((label, f"{words}.") for label, words in parts.items()), ("mind", in_short(self.remedies(), 210))]
+        mind = [("mind", in_short(self.remedies(), 210))] if self.remedies() else []
         a, b = (model["source"] for model in self.models)
-        tone = RELATED if larger else OPEN if larger is None and not self.equal else QUIET
-        body = [table] * bool(rows and not self.equal)
-        return Card(f"{a} (A) and {b} (B): {answer}.", tone, body, [(label, text) for label, text in remarks if text])
+        tones = {True: RELATED, None: QUIET if self.equal else OPEN, False: QUIET}
+        tone = tones[self.decision()["larger_than_another_seed"]]
+        remarks = [*((label, f"{words}.") for label, words in findings), *mind]
+        return Card(f"{a} (A) and {b} (B): {answer}.", tone, [table] * bool(rows), remarks)
+
+    def _outputs(self) -> Iterator[tuple[str, Output]]:
+        return zip("AB", self.outputs, strict=True)
 
     def drawn(self) -> "Figure | None":
         """Both histograms of D over the same bins; None where one side has too few inputs."""
@@ -483,7 +491,7 @@ class Difference(views.Report):
             "parameters": self.parameters,
             "seed": self.seed,
             "versions": provenance.versions(),
-            "z": list(self.z),
+            "z": self.z and list(self.z),
             "z_chosen": self.words["z"],
             "rounding": self.floor,
             "decision": self.decision(),
@@ -525,26 +533,6 @@ def ratio_text(ratio: Mapping[str, Any]) -> str:
         for v, low, high in zip(ratio["value"], ratio["low"], ratio["high"], strict=True)
     ]
     return " : ".join(shown) + ("" if ratio["reference"] == "PD_AB" else f" relative to {ratio['reference']}")
-
-
-def check_limit(above: float, level: float, references: int) -> None:
-    """Raise InputError unless a limit and a level make a test with so many references."""
-    if not above >= 0:
-        raise InputError(f"the limit is a number of nats per token, at least 0, not {above}")
-    if not 0 < level < 0.5:
-        raise InputError(f"a level is a chance of a wrong answer, above 0 and below 0.5, not {level}")
-    if references and level < 1 / (references + 2):
-        n = references + 2
-        raise InputError(
-            f"{references} reference{'s' * (references > 1)} cannot reach the level {level:g}: one more seed is the "
-            f"farthest of {n} models one time in {n}; give {math.ceil(1 / level - 1e-9) - 2} references, --level "
-            f"{math.ceil(1000 / n) / 1000:g}, or no reference and a limit of your own"
-        )
-    if not references and above == 0:
-        raise InputError(
-            "with no reference any two models are farther apart than 0; give references (--reference MODEL), or a "
-            "limit above 0"
-        )
 
 
 def _factor(log10: float) -> str:

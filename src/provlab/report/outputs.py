@@ -1,11 +1,15 @@
 """Parts of the report on two models: what one of them writes, and where the other disputes it."""
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from html import escape
 
 import numpy as np
 
+from provlab.modeldiff.disputed import Example, Output
+from provlab.modeldiff.excess import TEST_LEVEL as LEVEL
+from provlab.modeldiff.excess import Apart
+from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
 
@@ -17,128 +21,102 @@ INPUT = views.Marked.of(
     f"(<span style='{_LESS}1)'>less</span>, <span style='{_MORE}1)'>more</span> likely for B)",
 )
 _LONGEST = 120  # characters of an example in text
+_FAR = 3.0  # effective draws below which nothing can be said of how many sequences would do
 _MOST = 0.5  # of a group: a token at which fewer of its outputs part first tells nothing
 _CONCENTRATED, _EVEN = 0.25, 0.4  # share of the outputs that carries half of the divergence: below, and from which on
 
 
-@dataclass(frozen=True)
-class Example:
-    """An input of one model.
-
-    Attributes
-    ----------
-    end
-        Where it is from: ``D lowest``, ``D highest``, ``line``, or ``group``.
-    difference, nll
-        D, and the loss under the model whose input it is (nats per token).
-    text
-        The input.
-    tokens
-        What each token adds to the text, and D there in nats; None where nothing predicts the token.
-    """
-
-    end: str
-    difference: float
-    nll: float
-    text: str
-    tokens: tuple[tuple[str, float | None], ...]
-
-    def marked(self) -> views.Marked:
-        """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
-        plain, coloured = [], []
-        for piece, d in self.tokens:
-            if d is None:
-                plain.append(f"‹{piece}›")
-                coloured.append(f"<i title='given'>{escape(piece)}</i>")
-                continue
-            plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= MARKED else piece)
-            color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
-            coloured.append(f"<span title='D = {format_number(d, '+.2f')}' style='{color}'>{escape(piece)}</span>")
-        text = "".join(plain)
-        short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
+def marked(example: Example) -> views.Marked:
+    """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
+    plain, coloured = [], []
+    for piece, d in example.tokens:
+        if d is None:
+            plain.append(f"‹{piece}›")
+            coloured.append(f"<i title='given'>{escape(piece)}</i>")
+            continue
+        plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= MARKED else piece)
+        color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
+        coloured.append(f"<span title='D = {format_number(d, '+.2f')}' style='{color}'>{escape(piece)}</span>")
+    text = "".join(plain)
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
 
 
-@dataclass(frozen=True)
-class Disputed:
-    """A line that one model writes and the other disputes most, with its near copies (`modeldiff.written.Line`)."""
-
-    nats: float
-    share: Sequence[float]
-    divergence: Sequence[float]
-    example: Example
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Disputed outputs of one model whose difference lies at the same tokens, see `provlab.modeldiff.where.Group`."""
-
-    tokens: tuple[str, ...]
-    share: Sequence[float]
-    divergence: Sequence[float]
-    first: tuple[str, float] | None
-    members: tuple[Example, ...]
+def concentration(output: Output, side: str) -> str:
+    """In how much of what a model writes half of the divergence lies."""
+    if output.half is None:
+        return f"nowhere: no output of {side} differs"
+    _, low, high = output.half
+    how = "concentrated" if high < _CONCENTRATED else "spread out" if low > _EVEN else "uneven"
+    return f"{how}: half of it lies in {percent(output.half)} of {side}'s outputs"
 
 
-@dataclass(frozen=True)
-class Output:
-    """Output of one model: how far the other's law is from its own there, and where.
+def place(output: Output, side: str) -> str:
+    """The largest group of disputed outputs, and the token at which most of them part first, if most do at one."""
+    if not output.groups:
+        return ""
+    largest = output.groups[0]
+    words = (
+        f"the largest group of disputed outputs ({' | '.join(largest.tokens)}) is {percent(largest.share)} of "
+        f"{side}'s outputs and carries {percent(largest.divergence)} of the distance"
+    )
+    if largest.first and largest.first[1] >= _MOST:
+        token, share = largest.first
+        words += f"; in {share:.0%} of these outputs the two models part first at {token!r}"
+    return words
 
-    Attributes
-    ----------
-    divergence
-        KL of the other model from this one, in nats per token: value, low, high.
-    less_likely
-        Share of the outputs that the other finds less likely.
-    if_normal
-        The share that a normal log ratio with this divergence would give (`provlab.modeldiff.written.if_normal`).
-    worth
-        Equally weighted draws that those of the outputs are worth.
-    half
-        The least share of the outputs that carries half of the divergence; None where no output differs.
-    by_z
-        For the outputs below Z, in Z and above Z: their share, and the share of the divergence that they carry.
-    lines, groups
-        The lines that the other disputes most, and groups of the outputs that carry half of the divergence.
-    """
 
-    divergence: Sequence[float]
-    less_likely: Sequence[float]
-    if_normal: float
-    worth: float
-    half: Sequence[float] | None = None
-    by_z: dict[str, tuple[Sequence[float], Sequence[float]]] = field(default_factory=dict)
-    lines: tuple[Disputed, ...] = ()
-    groups: tuple[Cluster, ...] = ()
+def capital(words: str) -> str:
+    """Words as the beginning of a sentence."""
+    return words[:1].upper() + words[1:]
 
-    def concentration(self, side: str) -> str:
-        """In how much of what a model writes half of the divergence lies."""
-        if self.half is None:
-            return f"nowhere: no output of {side} differs"
-        _, low, high = self.half
-        how = "concentrated" if high < _CONCENTRATED else "spread out" if low > _EVEN else "uneven"
-        return f"{how}: half of it lies in {percent(self.half)} of {side}'s outputs"
 
-    def place(self, side: str) -> str:
-        """The largest group of disputed outputs, and the token at which most of them part first, if most do at one."""
-        if not self.groups:
-            return ""
-        largest = self.groups[0]
-        words = (
-            f"the largest group of disputed outputs ({' | '.join(largest.tokens)}) is {percent(largest.share)} of "
-            f"{side}'s outputs and carries {percent(largest.divergence)} of the distance"
+def apart_words(output: Output) -> str:
+    """How far A is from what B writes, and where."""
+    return (
+        f"B's outputs cost A {number(output.divergence)} nats per token more than they cost B. This distance, "
+        f"KL(B || A), is {concentration(output, 'B')}"
+    )
+
+
+def excess_words(apart: Apart) -> str:
+    """By how much B is farther than another seed; the distance where there is no reference."""
+    k = len(apart.references)
+    of = f"excess over another seed ({k} reference{'s' * (k > 1)})" if k else "distance of A and B"
+    return f"{of} is {number(apart.excess)} nats per token"
+
+
+def seeds_words(apart: Apart, a: str, b: str) -> str:
+    """Whether the change from one model to the other is larger than another seed's; why that is not known."""
+    if not apart.seeds:
+        return (
+            "Would another seed change as much? No reference was given, so this is not known (--reference MODEL, "
+            "of A's recipe with another seed)"
         )
-        if largest.first and largest.first[1] >= _MOST:
-            token, share = largest.first
-            words += f"; in {share:.0%} of these outputs the two models part first at {token!r}"
-        return words
+    n = len(apart.seeds.distances)
+    among = f"(its rank among {n} models, p = {apart.seeds.p(0.0):.2g})"
+    larger = {
+        True: f"is larger than another seed's {among}",
+        False: f"is not shown to be larger than another seed's {among}",
+        None: f"may be larger than another seed's (the farthest among {n} models, as one of {n} is by chance)",
+    }[apart.seeds.larger(LEVEL)]
+    return f"On {apart.where} the change from {a} to {b} {larger}. The {excess_words(apart)}"
+
+
+def enough(n: int, worth: float) -> str:
+    """How many sequences would do where `n` are worth too few draws."""
+    if worth < _FAR:
+        return f"Write far more than {n * LEAST_EFFECTIVE / _FAR:,.0f} sequences (--sequences, n)"
+    need = 1.2 * n * LEAST_EFFECTIVE / worth  # draws are worth about their number
+    step = 10 ** (math.floor(math.log10(need)) - 1)
+    return f"About {math.ceil(need / step) * step:,} sequences would do (--sequences, n; now {n:,})"
 
 
 def lines_table(outputs: Sequence[Output]) -> views.Table:
     """The lines that the other model disputes most, of both models, the most disputed first."""
     of_both = [(side, line) for side, output in zip("AB", outputs, strict=True) for line in output.lines]
     rows = [
-        (side, f"{line.nats:.1f}", percent(line.share), percent(line.divergence), line.example.marked())
+        (side, f"{line.nats:.1f}", percent(line.share), percent(line.divergence), marked(line.example))
         for side, line in sorted(of_both, key=lambda pair: -pair[1].nats)
     ]
     return views.Table(("written by", "nats", "of its outputs", "of the distance", _headed("line")), rows, right=(1,))
@@ -152,7 +130,7 @@ def groups_table(outputs: Sequence[Output]) -> views.Table:
             first = f"{group.first[0]} ({group.first[1]:.0%})" if group.first else "–"
             cells = (side, " | ".join(group.tokens), percent(group.share), percent(group.divergence), first)
             for k, example in enumerate(group.members):
-                rows.append((*(cells if k == 0 else ("",) * len(cells)), example.marked()))
+                rows.append((*(cells if k == 0 else ("",) * len(cells)), marked(example)))
     header = ("written by", "most at the tokens", "of its outputs", "of the distance", "part first at")
     return views.Table((*header, _headed("output")), rows)
 

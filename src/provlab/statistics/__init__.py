@@ -102,7 +102,8 @@ _loaded: "dict[str, Statistic]" = {}
 def register(kind: "Kind") -> "Kind":
     """Make a statistic of your own known by its name, in place of one of that name; usable as a decorator.
 
-    Units in a store are found by name, version and options: raise `version` when you change what it computes.
+    Units in a store are found by name, code and options; raise `version` of a class that you typed into a notebook when
+    you change what it computes.
     """
     REGISTRY[kind.name] = Entry(kind.__module__, kind.__qualname__, kind.symbol or _symbol(kind.name))
     _loaded[kind.name] = kind()

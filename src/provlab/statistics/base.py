@@ -235,7 +235,8 @@ class Statistic(ABC):
     name : str
         Key in commands and records.
     version : int
-        Raised whenever the same inputs would give other numbers: stored records of older versions are not used.
+        Raised whenever the same inputs would give other numbers, where no file holds the class, as in a notebook: a
+        finished result counts for one version. The code of a file is known by itself (`provlab.codehash`).
     symbol : str
         In pictures, as TeX where it is mathematics; empty for its name.
     reads : str

@@ -16,8 +16,8 @@ import grimp
 import provlab
 import provlab_study
 from provlab import plugins
+from provlab.codehash import source_digest
 from provlab.files import sha256_file
-from provlab.zoo.codehash import source_digest
 
 #: folder of each package
 ROOTS = {package.__name__: Path(str(package.__file__)).parent for package in (provlab, provlab_study)}

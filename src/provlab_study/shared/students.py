@@ -9,8 +9,8 @@ as in Appendix H.3.
 >>> student = distill(teacher, Settings(steps=500))  # doctest: +SKIP
 >>> gate, up = student.activations(mlp_inputs(checkpoint, tokens)[0])  # doctest: +SKIP
 
-Students are kept in provlab's cache under the hash of the teacher's weights, the settings and `_VERSION`: each is
-trained once.
+Students are kept in provlab's cache under the hash of the teacher's weights, the settings and the code that
+trains: each is trained once.
 """
 
 import json
@@ -26,11 +26,10 @@ from safetensors.torch import save_file
 from torch.nn import functional
 from tqdm import tqdm
 
+from provlab.codehash import code_digest
 from provlab.errors import InputError, ParameterError
 from provlab.files import atomic_file, cache_dir, digest, reading
 from provlab_study.shared.teachers import BlockMlp, tensor_sha256
-
-_VERSION = 1  # of the arithmetic below; a change that gives other students asks for another
 
 INPUTS = ("gaussian", "matched")
 #: rows of held-out input that the learning curve is measured on
@@ -211,7 +210,7 @@ def distill(
     rows = _checked_sample(sample, teacher, settings)
     key = digest(
         {
-            "version": _VERSION,
+            "code": code_digest(_train),
             "torch": torch.__version__.split("+")[0],
             "teacher": teacher.digest,
             "settings": {**asdict(settings), "schedule": "cosine"},

@@ -20,6 +20,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from provlab.codehash import code_digest
 from provlab.errors import InputError, NotComparableError, ProvlabError
 from provlab.files import cache_dir, digest, reading
 from provlab.modeldiff import nll
@@ -31,7 +32,6 @@ from provlab_study.toy_modulo30.prefix_tree import subtree_nll
 #: the largest space that is enumerated: hours on two cores already
 LARGEST = 4_000_000_000
 _UNIT = 1_000_000  # inputs of a unit, at most
-_SCHEME = 3  # raised when the same models and space would leave other numbers
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,9 @@ def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, *, jobs: int)
     if shared.moved or any(shared.left_out):
         raise NotComparableError("one id means different tokens in these models: their enumerations are of other texts")
     models = [checkpoint.digest for checkpoint in checkpoints]
-    key = digest({"scheme": _SCHEME, "models": models, "space": [space.vocabulary, space.length, list(space.head)]})
+    key = digest(
+        {"code": code_digest(_do), "models": models, "space": [space.vocabulary, space.length, list(space.head)]}
+    )
     folder = cache_dir() / "enumerations" / key[:16]
     folder.mkdir(parents=True, exist_ok=True)
     files = tuple(folder / f"nll-{model}.npy" for model in range(len(checkpoints)))
