@@ -198,7 +198,7 @@ PLANTED = [
     "The claim fails on these toys.",
     "Block-wise quantisation never loses the trail.",
     "$\\phi_U$ finds every dependent pair, siblings included.",
-    "What follows are *zoo results*.",  # plain: quoted
+    "What follows are *zoo results*.",
 ]
 
 
