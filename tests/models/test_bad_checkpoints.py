@@ -397,7 +397,10 @@ ODD = {
     "a folder around a model": Case(_into_folders, ["no config.json, but the folder ", "inner/abc has; give that one"]),
     "a wrapper that is unknown": Case(
         _renamed(lambda name: name.replace("layers.1.", "layers.1.inner.")),
-        ["lacks the tensor model.layers.1.", " it has model.layers.1.inner.", ": rename its tensors"],
+        [
+            "lacks the tensor model.layers.1.input_layernorm.weight, ",
+            "it has model.layers.1.inner.input_layernorm.weight: rename its tensors",
+        ],
         error=InvalidWeightsError,
     ),
     "two tensors of one name": Case(
