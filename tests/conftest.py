@@ -1,6 +1,7 @@
 """Five tiny models of known origin, and caches and results that are nobody's."""
 
 import logging
+import os
 import shutil
 import sys
 import warnings
@@ -13,12 +14,15 @@ import pytest
 import tiny_models
 import torch
 import transformers
+from filelock import FileLock
 from tokenizers import ByteLevelBPETokenizer
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from provlab import cli
 from provlab.engine.device import _Multiply
+from provlab.files import atomic_folder
 from provlab.models import checkpoint
+from provlab.zoo import corpus
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 48, 3, 300
 NAMES = ("base", "tuned", "sibling", "stranger", "other")
@@ -39,6 +43,25 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
         for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "PROVLAB_ZOO_EDITION", "PROVLAB_DEBUG"):
             patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The zoo's corpus takes ten seconds to make: all workers and all caches that tests move to share one of a run."""
+    run = tmp_path_factory.getbasetemp()
+    run = run.parent if "PYTEST_XDIST_WORKER" in os.environ else run
+    made, make = run / "one_corpus", corpus._make
+
+    def copied(folder: Path) -> None:
+        with FileLock(run / "one_corpus.lock"):
+            if not made.is_dir():
+                with atomic_folder(made) as temporary:
+                    make(temporary)
+        shutil.copytree(made, folder, dirs_exist_ok=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "_make", copied)
         yield
 
 

@@ -16,6 +16,7 @@ import provlab
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
+from provlab.models.checkpoint import Checkpoint
 from provlab.report.family import LEVEL
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
@@ -183,6 +184,7 @@ def test_json_says_which_models_these_were(content, models):
         assert model["source"] == source
         assert model["architecture"] == "LlamaForCausalLM"
         assert model["commit"] is None  # of a folder
+        assert model["digest"] == Checkpoint.open(source).digest
         assert model["files"].keys() == {"config.json", "model.safetensors"}
         for name, entry in model["files"].items():
             raw = (Path(source) / name).read_bytes()

@@ -7,6 +7,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from provlab import statistics
+
 BOOK = Path(__file__).parents[2] / "book"
 TABLES, LETTERS = (BOOK / "symbols.md").read_text().split("## One letter, two meanings")
 LINES = [line for line in TABLES.splitlines() if line.startswith("| ") and not line.startswith("| symbol |")]
@@ -43,6 +45,11 @@ def test_each_symbol_has_its_chapter_and_its_code(line):
     cells = [cell.strip() for cell in line.strip("|").split(" | ")]
     assert len(cells) == 3
     assert re.fullmatch(r"\[[^]]+\]\(experiments/\w+\.ipynb\) `provlab(_study)?\.[\w.]+` ?", cells[2])
+
+
+def test_every_test_of_the_library_is_defined():
+    own = {entry.module for entry in statistics.REGISTRY.values() if entry.module.startswith("provlab.")}
+    assert {module for module in own if module not in TABLES} == set()
 
 
 @pytest.mark.parametrize("name", ["toy_modulo30", "model_diff", "plagiarism", "two_models"])

@@ -1,7 +1,10 @@
-"""Comparisons and measurements that came out as stated, without models."""
+"""Comparisons and measurements that came out as stated, without models; and good records with one thing spoilt."""
 
+import copy
 import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
@@ -9,7 +12,7 @@ from provlab.report.comparison import Comparison
 from provlab.statistics.base import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import ClaimStatus, RunRecords
+from provlab_study.publishing.evidence import FAILS, ClaimStatus, RunRecords
 
 
 def record(statistic, value, pair=("/a", "/b"), **detail):
@@ -50,3 +53,47 @@ def judge(row, kept, **others) -> ClaimStatus:
 def judged(row, measurements, profile="default", **others) -> ClaimStatus:
     """The verdict of a claim's row on these measurements."""
     return judge(row, evidence(measurements, profile), **others)
+
+
+class Plant(NamedTuple):
+    """One change of a good record, after which its claim has this status, and these words in the reason."""
+
+    spoilt: str
+    change: Callable[[Any], object]
+    status: str = FAILS
+    words: str = ""
+
+    def check(self, judge: Callable[[Any], ClaimStatus], good: Any) -> ClaimStatus:
+        """Spoil a copy of the good record, which a test beside this one shows to hold, and look at the verdict."""
+        record = copy.deepcopy(good)
+        self.change(record)
+        verdict = judge(record)
+        assert verdict.status == self.status, verdict
+        assert self.words in verdict.why
+        assert verdict.why
+        return verdict
+
+    def __str__(self) -> str:
+        return self.spoilt
+
+
+def at(record: Any, *path: Any) -> Any:
+    """What stands deep in a record."""
+    for step in path:
+        record = record[step]
+    return record
+
+
+def put(*path: Any, value: Any) -> Callable[[Any], object]:
+    """Set one value, or a slice, deep in a record."""
+    return lambda record: at(record, *path[:-1]).__setitem__(path[-1], value)
+
+
+def update(*path: Any, **values: Any) -> Callable[[Any], object]:
+    """Set some values of one row."""
+    return lambda record: at(record, *path).update(values)
+
+
+def every(*path: Any, change: Callable[[int, Any], dict[str, Any]]) -> Callable[[Any], object]:
+    """Change each row of a list, by its number and what it is."""
+    return lambda record: [row.update(change(k, row)) for k, row in enumerate(at(record, *path))]

@@ -53,7 +53,7 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
     "model_diff": lambda mine: {  # two pairs, each of a tokenizer of its own
         "small": mine[0], "medium": mine[1], "first": mine[6], "second": mine[7], "code": "", "prose": "",
         "length": 6, "long_length": 8, "n": 200, "n_long": 200, "n_cold": 200, "n_chains": 2, "n_pieces": 40,
-        "shares": [0.0, 1.0],
+        "shares": [0.0, 1.0], "exchange_steps": 20, "exchange_chains": 2, "exchange_temperatures": [4.0, 2.0, 1.0],
     },
     "further_tests": lambda mine: {"models": mine[:3], "pair": mine[:2], "stranger": mine[2]},
 }  # fmt: skip
@@ -198,7 +198,7 @@ PLANTED = [
     "The claim fails on these toys.",
     "Block-wise quantisation never loses the trail.",
     "$\\phi_U$ finds every dependent pair, siblings included.",
-    "What follows are *zoo results*.",  # plain: quoted
+    "What follows are *zoo results*.",
 ]
 
 

@@ -1,7 +1,5 @@
 """The steps of a run of a model over a text: which of its weights and sequences at a time, and what is kept."""
 
-__makes_no_numbers__ = True
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol

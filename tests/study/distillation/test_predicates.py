@@ -3,6 +3,9 @@
 import numpy as np
 import planted
 import pytest
+from planted import Plant, put, update
+
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD
 
 ROW = planted.row("I25")
 JUDGED = ROW["predicate"]["recipe"]
@@ -19,8 +22,12 @@ def good():
     }
 
 
+def judged(record):
+    return planted.judged(ROW, record)
+
+
 def test_it_holds_with_power_and_size_and_reports_the_other_recipes():
-    verdict = planted.judged(ROW, good())
+    verdict = judged(good())
     assert verdict.status == "holds"
     assert "3 of 3 dependent pairs found, strongest log10 p = -40.0" in verdict.ours
     # Clopper-Pearson of 1 in 28 from tables: 0.0009 to 0.1835
@@ -29,70 +36,50 @@ def test_it_holds_with_power_and_size_and_reports_the_other_recipes():
     assert "perfect" not in verdict.why
 
 
-@pytest.mark.parametrize(
-    ("plant", "message"),
-    [
-        (lambda recipe: recipe["dependent"].__setitem__(2, -1.9), "Holm at 0.01 misses 1 dependent pairs"),
-        # 5 of 28: the interval is 0.06 to 0.37
-        (
-            lambda recipe: recipe["independent"].__setitem__(slice(0, 5), [-4.7] * 5),
-            "independent pairs are below 0.05 significantly more often",
-        ),
-        (lambda recipe: recipe["independent"].__setitem__(0, -300.0), "calls 1 independent pairs related"),
-        (lambda recipe: recipe.update(independent=[-2.0] * 28), "significantly more often"),
-    ],
-)
-def test_it_fails_for_each_reason_and_says_why(plant, message):
-    measurements = good()
-    plant(measurements["distilled"][JUDGED])
-    verdict = planted.judged(ROW, measurements)
-    assert verdict.status == "fails"
-    assert message in verdict.why
+def recipe(change):
+    return lambda record: change(record["distilled"][JUDGED])
+
+
+PLANTS = [
+    Plant("a pair is missed", recipe(put("dependent", 2, value=-1.9)), FAILS, "Holm at 0.01 misses 1 dependent pairs"),
+    # 5 of 28: the interval is 0.06 to 0.37
+    Plant(
+        "too many are small",
+        recipe(put("independent", slice(0, 5), value=[-4.7] * 5)),
+        FAILS,
+        "independent pairs are below 0.05 significantly more often",
+    ),
+    Plant("four of 28 are not", recipe(put("independent", slice(0, 4), value=[-2.0] * 4)), HOLDS),  # 0.04 to 0.33
+    Plant("one stranger", recipe(put("independent", 0, value=-300.0)), FAILS, "calls 1 independent pairs related"),
+    Plant("all strangers", recipe(update(independent=[-2.0] * 28)), FAILS, "significantly more often"),
+    Plant("narrow", recipe(update(width_factor=1.0)), NOT_RUN, "students 1 times as wide as their teachers, not 2"),
+    Plant("none", recipe(update(dependent=[])), NOT_RUN, "0 dependent and 28 independent pairs"),
+    Plant("few", recipe(update(independent=[-1.0] * 19)), NOT_RUN, "19 independent pairs; it takes 20"),
+    Plant("no number", recipe(put("dependent", 0, value=float("nan"))), NOT_RUN, "a pair has no value"),
+    Plant("no number", recipe(put("independent", 0, value=float("nan"))), NOT_RUN, "a pair has no value"),
+    Plant("no perfect form", update(perfect=[]), NOT_RUN),
+    # ten times the level of 0.01: 3 of 30, the interval begins at 0.02
+    Plant("perfect forms at 0.01", update(perfect=[-2.1] * 3 + [-0.3] * 27)),
+    Plant("perfect forms at 0.05 alone", update(perfect=[-1.4] * 6 + [-0.3] * 24)),
+    Plant("three perfect forms", update(perfect=[-0.3] * 3), WITHIN_SPREAD),  # of which none, and it may be 0.71
+    Plant("forty perfect forms", update(perfect=[-0.3] * 40), HOLDS),
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_it_fails_or_waits_for_each_reason_and_says_why(plant):
+    plant.check(judged, good())
+
+
+def test_a_failure_says_what_one_teacher_does_to_two_students():
+    verdict = PLANTS[0].check(judged, good())
     assert "of pairs of students of one and the same MLP, 1 of 3 are below 0.05" in verdict.why
 
 
 def test_a_test_that_finds_independent_models_in_gated_form_is_invalid():
     """Whatever the students show: they come ever nearer to this form."""
     measurements = {**good(), "perfect": [-1166.2, -1166.2]}
-    verdict = planted.judged(ROW, measurements)
+    verdict = judged(measurements)
     assert verdict.status == "fails"
     assert verdict.why.startswith("invalid as a test: of pairs of independent MLPs in their exact gated form")
     assert "2 of 2 are below 0.01, the largest at log10 p = -1,166.2" in verdict.why
-    assert planted.judged(ROW, {**measurements, "perfect": []}).status == "not run"
-
-
-@pytest.mark.parametrize(
-    ("perfect", "status"),
-    [
-        ([-2.1] * 3 + [-0.3] * 27, "fails"),  # ten times the level of 0.01: 3 of 30, the interval begins at 0.02
-        ([-1.4] * 6 + [-0.3] * 24, "fails"),  # 6 of 30 at 0.05, none at 0.01
-        ([-0.3] * 3, "within_its_spread"),  # of three none, which may be 0.71
-        ([-0.3] * 40, "holds"),
-    ],
-)
-def test_perfect_forms_are_judged_at_both_levels_and_with_their_interval(perfect, status):
-    assert planted.judged(ROW, {**good(), "perfect": perfect}).status == status
-
-
-@pytest.mark.parametrize(
-    ("plant", "message"),
-    [
-        (lambda recipe: recipe.update(width_factor=1.0), "students 1 times as wide as their teachers, not 2"),
-        (lambda recipe: recipe.update(dependent=[]), "0 dependent and 28 independent pairs"),
-        (lambda recipe: recipe["independent"].__delitem__(slice(19, None)), "19 independent pairs; it takes 20"),
-        (lambda recipe: recipe["dependent"].__setitem__(0, float("nan")), "a pair has no value"),
-        (lambda recipe: recipe["independent"].__setitem__(0, float("nan")), "a pair has no value"),
-    ],
-)
-def test_records_that_decide_nothing(plant, message):
-    measurements = good()
-    plant(measurements["distilled"][JUDGED])
-    verdict = planted.judged(ROW, measurements)
-    assert verdict.status == "not run"
-    assert message in verdict.why
-
-
-def test_four_of_28_are_not_significantly_too_many():
-    measurements = good()
-    measurements["distilled"][JUDGED]["independent"][:4] = [-2.0] * 4  # the interval is 0.04 to 0.33
-    assert planted.judged(ROW, measurements).status == "holds"

@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from planted import Plant, put, update
 
 from provlab_study.evasion.measure import PreservedRecord
 from provlab_study.evasion.predicates import (
@@ -17,6 +18,7 @@ from provlab_study.evasion.predicates import (
 )
 from provlab_study.evasion.procrustes import Alignment
 from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import FAILS, HOLDS
 from provlab_study.publishing.published import published_table
 
 ROWS = {row["id"]: row for row in claims.load_claims()}
@@ -41,34 +43,34 @@ def judge_preserved(rows):
 
 
 def test_outputs_preserved():
-    rows = preserved()
-    assert judge_preserved(rows).status == "holds"
-    rows[-1] = {**rows[-1], "difference": None, "refused": "a norm stands in the way", "moved": None}
-    assert judge_preserved(rows).status == "holds"
+    assert judge_preserved(preserved()).status == HOLDS
 
 
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        (lambda rows: rows[0].update(difference=2e-9), "differs by 2.0e-09 of the largest"),
-        (lambda rows: rows[-1].update(difference=None), "without a reason"),
-        (lambda rows: rows.__delitem__(slice(len(KINDS), None)), "only 1 architectures"),
-        # T3 was never tried on B
-        (lambda rows: rows.pop(len(KINDS) + 2), "not all of T1, T2, T3, T4, T5, T6 were tried on B"),
-        # the paper's architecture is let off
-        (lambda rows: rows[2].update(difference=None, refused="not yet", moved=None), "A refuses a transformation"),
-        (lambda rows: rows.__delitem__(slice(0, len(KINDS))), "A was not transformed"),
-        # what changes nothing preserves everything
-        (lambda rows: rows[1].update(difference=0.0, moved=0.0), "T2 changes no weight"),
-        (lambda rows: rows[1].update(difference=0.0, moved=None), "T2 changes no weight"),
-    ],
-)
-def test_outputs_not_preserved(spoil, why):
-    rows = preserved()
-    spoil(rows)
-    verdict = judge_preserved(rows)
-    assert verdict.status == "fails"
-    assert why in verdict.why
+NOTHING = {"difference": 0.0}
+PLANTS = [
+    Plant("outputs differ", put(0, "difference", value=2e-9), FAILS, "differs by 2.0e-09 of the largest"),
+    Plant("no difference", put(-1, "difference", value=None), FAILS, "without a reason"),
+    Plant("one architecture", put(slice(len(KINDS), None), value=[]), FAILS, "only 1 architectures"),
+    Plant("T3 of B", lambda rows: rows.pop(len(KINDS) + 2), FAILS, "not all of T1, T2, T3, T4, T5, T6 were tried on B"),
+    Plant(
+        "the paper's architecture is let off",
+        update(2, difference=None, refused="not yet", moved=None),
+        FAILS,
+        "A refuses a transformation",
+    ),
+    Plant("it is not tried", put(slice(len(KINDS)), value=[]), FAILS, "A was not transformed"),
+    # what changes nothing preserves everything
+    Plant("T2 moves nothing", update(1, moved=0.0, **NOTHING), FAILS, "T2 changes no weight"),
+    Plant("T2 is not known to move", update(1, moved=None, **NOTHING), FAILS, "T2 changes no weight"),
+    Plant(
+        "a refusal with its reason", update(-1, difference=None, refused="a norm stands in the way", moved=None), HOLDS
+    ),
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_outputs_not_preserved(plant):
+    plant.check(judge_preserved, preserved())
 
 
 # I16 ------------------------------------------------------------------------------------------------------
@@ -128,69 +130,84 @@ def unjudged_pairs_found(frame):
     frame.loc[left_out & frame["statistic"].eq("phi_u") & frame["dependent"].eq(True), "log10_p"] = -500.0
 
 
-@pytest.mark.parametrize(
-    ("fault", "why"),
-    [
-        (
-            lambda frame: spoil(frame, "log10_p", -12.0, a="a", b="a1", statistic="phi_match"),
-            "largest phi_match of a dependent pair: -12.0, 18.0 above the bar of -30",
-        ),
-        (
-            lambda frame: spoil(frame, "log10_p", -9.0, a="a", b="b", statistic="phi_match"),
-            "rejects an independent pair",
-        ),
-        (
-            lambda frame: spoil(frame, "error", "lost", a="a", b="a1", statistic="phi_match"),
-            "1 pairs could not be compared",
-        ),
-        # phi_h still finds every pair that is judged: nothing was hidden
-        (lambda frame: spoil(frame, "blocks", [-3.0] * BLOCKS, statistic="phi_h"), "phi_h is not uniform"),
-        (unjudged_pairs_found, "still finds 1 of 3 dependent pairs by phi_u"),
-        (
-            lambda frame: spoil(frame, "error", "lost", a="d", b="e", statistic="phi_h"),
-            "phi_h could not compare 1 pairs",
-        ),
-    ],
-)
-def test_found_lost_or_not_evaded(fault, why):
-    frame = disguised_pairs()
-    fault(frame)
-    verdict = judge_evaded(frame)
-    assert verdict.status == "fails"
-    assert why in verdict.why
+FOUND_OR_LOST = [
+    Plant(
+        "a dependent pair is weak",
+        lambda frame: spoil(frame, "log10_p", -12.0, a="a", b="a1", statistic="phi_match"),
+        FAILS,
+        "largest phi_match of a dependent pair: -12.0, 18.0 above the bar of -30",
+    ),
+    Plant(
+        "a stranger is found",
+        lambda frame: spoil(frame, "log10_p", -9.0, a="a", b="b", statistic="phi_match"),
+        FAILS,
+        "rejects an independent pair",
+    ),
+    Plant(
+        "a pair is lost",
+        lambda frame: spoil(frame, "error", "lost", a="a", b="a1", statistic="phi_match"),
+        FAILS,
+        "1 pairs could not be compared",
+    ),
+    # phi_h still finds every pair that is judged: nothing was hidden
+    Plant(
+        "phi_h finds all",
+        lambda frame: spoil(frame, "blocks", [-3.0] * BLOCKS, statistic="phi_h"),
+        FAILS,
+        "phi_h is not uniform",
+    ),
+    Plant("unjudged pairs", unjudged_pairs_found, FAILS, "still finds 1 of 3 dependent pairs by phi_u"),
+    Plant(
+        "a pair of phi_h is lost",
+        lambda frame: spoil(frame, "error", "lost", a="d", b="e", statistic="phi_h"),
+        FAILS,
+        "phi_h could not compare 1 pairs",
+    ),
+]
+
+
+@pytest.mark.parametrize("plant", FOUND_OR_LOST, ids=str)
+def test_found_lost_or_not_evaded(plant):
+    plant.check(judge_evaded, disguised_pairs())
 
 
 # I18 to I20 -----------------------------------------------------------------------------------------------
 
 
-def broken(**changed):
-    good = {"dependent": [0.98, 0.9], "disguised": [0.1, 0.05], "independent": [0.2, 0.0]}
-    return invariants_break({"M_a": {**good, **changed}}, least=0.1)
+INVARIANTS = {"M_a": {"dependent": [0.98, 0.9], "disguised": [0.1, 0.05], "independent": [0.2, 0.0]}}
+
+
+def judge_broken(invariants):
+    return invariants_break(invariants, least=0.1)
 
 
 def test_invariants_break():
-    assert broken().status == "holds"
-    assert broken().margin.startswith("largest M_a of a disguised pair: 0.1, 0.45 below the bar of 0.55")
+    verdict = judge_broken(INVARIANTS)
+    assert verdict.status == HOLDS
+    assert verdict.margin.startswith("largest M_a of a disguised pair: 0.1, 0.45 below the bar of 0.55")
 
 
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"disguised": [0.9, 0.8]}, "still separates"),
-        ({"dependent": [0.9, 0.1]}, "does not separate even undisguised"),
-        # told apart by a thousandth, and hidden by as little
-        (
-            {"dependent": [0.501], "disguised": [0.499], "independent": [0.4985]},
-            "groups are apart: 0.0025, 0.098 below the bar of 0.1",
-        ),
-        # one pair that breaks does not make an invariant break
-        ({"disguised": [0.9] * 10 + [0.1]}, "largest M_a of a disguised pair: 0.9, 0.35 above the bar of 0.55"),
-    ],
-)
-def test_invariants_that_do_not_break(changed, why):
-    verdict = broken(**changed)
-    assert verdict.status == "fails"
-    assert why in verdict.why
+UNBROKEN = [
+    Plant("disguised as before", update("M_a", disguised=[0.9, 0.8]), FAILS, "still separates"),
+    Plant("apart from the first", update("M_a", dependent=[0.9, 0.1]), FAILS, "does not separate even undisguised"),
+    Plant(
+        "told apart by a thousandth, and hidden by as little",
+        update("M_a", dependent=[0.501], disguised=[0.499], independent=[0.4985]),
+        FAILS,
+        "groups are apart: 0.0025, 0.098 below the bar of 0.1",
+    ),
+    Plant(
+        "one pair that breaks does not make an invariant break",
+        update("M_a", disguised=[0.9] * 10 + [0.1]),
+        FAILS,
+        "largest M_a of a disguised pair: 0.9, 0.35 above the bar of 0.55",
+    ),
+]
+
+
+@pytest.mark.parametrize("plant", UNBROKEN, ids=str)
+def test_invariants_that_do_not_break(plant):
+    plant.check(judge_broken, INVARIANTS)
 
 
 def test_the_papers_own_table_breaks():
@@ -262,40 +279,52 @@ BAND = list(np.linspace(0.6, 0.65, 40))
 ROWS_OF_I20 = {name: ROWS["I20"]["predicate"][name] for name in ("apart", "narrow", "excess")}
 
 
-def scored(dependent=(0.01, 0.2), independent=BAND, chain=tuple(BAND[::8])):
-    groups = {"dependent": list(dependent), "independent": list(independent), "chain": list(chain)}
+SCORES = {"dependent": [0.01, 0.2], "independent": BAND, "chain": BAND[::8]}
+
+
+def judge_scores(groups):
     return separates_without_null(groups, level=0.01, **ROWS_OF_I20)
 
 
 def test_separates_without_null():
-    assert scored().status == "holds"
+    assert judge_scores(SCORES).status == HOLDS
 
 
-UNIFORM = (np.arange(40) + 0.5) / 40
-TREES = np.array([0.95, 0.3, 0.6, 0.5, 0.4, 0.7])
+def spread(low, high, n):
+    return np.linspace(low, high, n).tolist()
+
+
+UNIFORM = ((np.arange(40) + 0.5) / 40).tolist()
+TREES = [0.95, 0.3, 0.6, 0.5, 0.4, 0.7]
 PASS = "could pass for p-values"
+NO_SCORES = [
+    Plant("one far away", update(dependent=[0.01, 0.63]), FAILS, "no threshold"),
+    Plant("larger for dependent pairs", update(dependent=[0.8, 0.9]), FAILS, "no threshold"),
+    Plant("uniform", update(dependent=[1e-9], independent=UNIFORM, chain=UNIFORM[::8]), FAILS, PASS),
+    # one value for every two trees, repeated by all their pairs, seems far from uniform
+    Plant(
+        "a uniform null of few trees",
+        update(dependent=[1e-9], independent=np.repeat(TREES, [60, 10, 3, 3, 2, 2]).tolist(), chain=TREES),
+        FAILS,
+        PASS,
+    ),
+    # significant, and of no use: groups that a hair separates, values hardly more often small than uniform ones
+    Plant("a hair", update(dependent=[0.01, 0.599]), FAILS, "distance of the groups"),
+    Plant(
+        "hardly small",
+        update(independent=(np.linspace(0.26, 0.99, 4000) ** 1.3).tolist(), chain=[0.6] * 6),
+        FAILS,
+        "excess of small values",
+    ),
+    Plant("a wide band", update(independent=[0.6] * 40, chain=spread(0.55, 0.9, 30)), FAILS, "band of values"),
+    # all independent pairs near 1, useful though not uniform
+    Plant("cautious", update(independent=spread(0.985, 0.9999, 40), chain=spread(0.985, 0.9999, 6)), FAILS, PASS),
+]
 
 
-@pytest.mark.parametrize(
-    ("scores", "why"),
-    [
-        ({"dependent": [0.01, 0.63]}, "no threshold"),
-        ({"dependent": [0.8, 0.9]}, "no threshold"),  # larger for dependent pairs
-        ({"dependent": [1e-9], "independent": UNIFORM, "chain": UNIFORM[::8]}, PASS),
-        # a uniform null: one value for every two trees, repeated by all their pairs, seems far from uniform
-        ({"dependent": [1e-9], "independent": np.repeat(TREES, [60, 10, 3, 3, 2, 2]), "chain": TREES}, PASS),
-        # significant, and of no use: groups that a hair separates, values hardly more often small than uniform ones
-        ({"dependent": [0.01, 0.599]}, "distance of the groups"),
-        ({"independent": np.linspace(0.26, 0.99, 4000) ** 1.3, "chain": [0.6] * 6}, "excess of small values"),
-        ({"independent": [0.6] * 40, "chain": np.linspace(0.55, 0.9, 30)}, "band of values"),
-        # cautious p-values: all independent pairs near 1, useful though not uniform
-        ({"independent": np.linspace(0.985, 0.9999, 40), "chain": np.linspace(0.985, 0.9999, 6)}, PASS),
-    ],
-)
-def test_scores_that_do_not_separate_or_are_p_values(scores, why):
-    verdict = scored(**scores)
-    assert verdict.status == "fails"
-    assert why in verdict.why
+@pytest.mark.parametrize("plant", NO_SCORES, ids=str)
+def test_scores_that_do_not_separate_or_are_p_values(plant):
+    plant.check(judge_scores, SCORES)
 
 
 def test_groups_without_a_pair_decide_nothing():

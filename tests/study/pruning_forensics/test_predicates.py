@@ -4,9 +4,11 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from planted import Plant, put, update
 
 from provlab_study.pruning_forensics.measure import MapRecord
 from provlab_study.pruning_forensics.predicates import blocks_mapped, units_recovered
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN
 
 # I22, I23 ---------------------------------------------------------------------------------------------------
 
@@ -44,31 +46,37 @@ def test_blocks_mapped(maps):
     assert "3 of 3 kept blocks of 1 children" in judge(maps, "width").ours
 
 
-def put(record, place, value):
-    old, new = place
-    record["log10_p"][old][new] = value
+def at(which, old, new, value):
+    """One pair of blocks of a record at this log10 p."""
+    return put(which, "log10_p", old, new, value=value)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "why"),
-    [
-        (lambda maps: put(maps[0], (2, 1), -2.5), "deep: missed 2 to 1"),  # Holm over 18 pairs asks for less than -3.2
-        (lambda maps: put(maps[1], (3, 2), -9.0), "both: wrongly found 3 to 2"),
-        (lambda maps: put(maps[2], (5, 0), -4.0), "deep and a stranger (p): wrongly found 5 to 0"),
-        # a test that follows depth and not origin gives the stranger the child's own map
-        (lambda maps: maps[2].update(log10_p=maps[0]["log10_p"]), "stranger (p): wrongly found 0 to 0, 2 to 1, 5 to 2"),
-        (
-            lambda maps: maps[2].update(log10_p=[[-3.2] * 3] * 6),
-            "18 of 18 other pairs of blocks of deep and a str",
-        ),
-        (lambda maps: maps[0].update(kept=[0, 3, 5]), "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
-    ],
-)
-def test_blocks_not_mapped(maps, spoil, why):
-    spoil(maps)
-    verdict = judge(maps)
-    assert verdict.status == "fails"
-    assert why in verdict.why
+PLANTS = [
+    # Holm over 18 pairs asks for less than -3.2
+    Plant("a kept block is weak", at(0, 2, 1, -2.5), FAILS, "deep: missed 2 to 1"),
+    Plant("a block too many", at(1, 3, 2, -9.0), FAILS, "both: wrongly found 3 to 2"),
+    Plant("a stranger's block", at(2, 5, 0, -4.0), FAILS, "deep and a stranger (p): wrongly found 5 to 0"),
+    Plant(
+        "a test that follows depth and not origin",
+        lambda maps: maps[2].update(log10_p=maps[0]["log10_p"]),
+        FAILS,
+        "stranger (p): wrongly found 0 to 0, 2 to 1, 5 to 2",
+    ),
+    Plant(
+        "a stranger at -3.2",
+        update(2, log10_p=[[-3.2] * 3] * 6),
+        FAILS,
+        "18 of 18 other pairs of blocks of deep and a str",
+    ),
+    Plant("another map", update(0, kept=[0, 3, 5]), FAILS, "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
+    Plant("one pair of 18 at 10^-3", at(2, 5, 0, -3.0), HOLDS),
+    Plant("origins that nobody knows", lambda maps: [record.update(kept=None) for record in maps[:2]], NOT_RUN),
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_blocks_not_mapped(maps, plant):
+    plant.check(judge, maps)
 
 
 @pytest.mark.parametrize("cut", ["depth", "width"])
@@ -76,20 +84,11 @@ def test_without_a_stranger_nothing_holds(maps, cut):
     assert judge(maps[:2], cut).status == "not run"
     verdict = judge(maps[:3])  # one for the first child alone
     assert (verdict.status, verdict.why) == ("not run", "no stranger was mapped with both")
-    put(maps[1], (3, 2), -9.0)  # what is wrong without one is wrong
+    at(1, 3, 2, -9.0)(maps)  # what is wrong without one is wrong
     assert judge(maps[:2], cut).status == "fails"
 
 
-def test_a_map_is_corrected_for_all_its_pairs(maps):
-    """One pair at 10^-3 would be called alone, and is not among 18."""
-    put(maps[2], (5, 0), -3.0)
-    assert judge(maps).status == "holds"
-
-
-def test_children_of_unknown_origin_decide_nothing(maps):
-    for record in maps[:2]:
-        record["kept"] = None
-    assert judge(maps).status == "not run"
+def test_a_child_without_a_stranger_of_its_cut_decides_nothing(maps):
     assert judge(maps[:1] + maps[2:], "width").status == "not run"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import planted
 import pytest
-from planted import judge
 
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import RunRecords
@@ -150,11 +150,11 @@ def jsd(near, far):
 
 
 def measure(name, **entries):
-    return lambda record: record["measurements"][name].update(entries)
+    return planted.update("measurements", name, **entries)
 
 
 def put(**entries):
-    return lambda record: record["measurements"].update(entries)
+    return planted.update("measurements", **entries)
 
 
 FAULTS = [
@@ -205,7 +205,7 @@ FAULTS = [
     ("I3", put(uniform=uniform(0.3, 0.8, n_copies=99)), "too few copies for any of 2 tests to reject at 0.01"),
 ]
 NOT_RUN = [
-    ("I4", lambda record: record["measurements"].update(ks_by_symmetry={}), "not tested by relabelling trees"),
+    ("I4", put(ks_by_symmetry={}), "not tested by relabelling trees"),
     ("I4", only("oak-0", "oak-1"), "no pair of known dependence and independence"),
     ("I6", only("elm-0", "fir-0"), "no pair of known dependence and independence"),
     ("I7", only("elm-0", "fir-0"), "no pair of known dependence and independence"),
@@ -227,7 +227,7 @@ PLANTS = [
     (
         "I9",
         "nobody knows the share of tokens",
-        lambda record: record["measurements"]["long_training"].update(share=None),
+        measure("long_training", share=None),
         "not run",
     ),
     (
@@ -248,7 +248,7 @@ def judged(claim, folder, change=lambda record: None):
     kept = {"name": "x", "profile": "default", "pairs": [], "parameters": {"n_permutations": T}}
     evidence = RunRecords(kept | record, store)
     evidence.__dict__["pairs"] = record["pairs"]  # in place of what it aggregates from units
-    return judge(ROWS[claim], evidence)
+    return planted.judge(ROWS[claim], evidence)
 
 
 TABLE = [

@@ -1,10 +1,12 @@
 """`taken_tensors_found`, on single tensors: it holds on good records, and fails or waits for each reason alone."""
 
-import copy
 import math
 
 import planted
 import pytest
+from planted import Plant, put
+
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN
 
 ROW = planted.row("I12")
 HEAD = "lm_head.weight"
@@ -48,15 +50,6 @@ def test_it_holds_and_says_what_the_other_axis_calls():
     )
 
 
-def test_a_head_that_was_never_taken_and_is_called_fails():
-    """No tensor is left out of what decides, whatever was called in a run before."""
-    runs = good()
-    runs[0]["pairs"] += runs[2]["pairs"][-2:]
-    verdict = judged(runs)
-    assert verdict.status == "fails"
-    assert f"called though not taken: {HEAD} ~ {HEAD}, e ~ {HEAD}" in verdict.why
-
-
 def test_by_rows_it_would_fail():
     """As the paper matches them; that columns decide was settled after a look, and the claim's row says so."""
     runs = [run | {"axis": "rows"} if not run["related"] else run for run in good()]
@@ -65,38 +58,43 @@ def test_by_rows_it_would_fail():
     assert "by rows" in ROW["settled"]["look"]
 
 
-@pytest.mark.parametrize(
-    ("run", "change", "message"),
-    [
-        (1, lambda pairs: [p.update(log10_p=-2.3) for p in pairs[1:15]], "15 of 340 pairs of tensors of unrelated"),
-        (0, lambda pairs: pairs[1].update(holm=-1.99), "1 taken tensors not called"),
-        (0, lambda pairs: pairs.pop(0), "1 taken tensors not called"),
-        (0, lambda pairs: pairs[2].update(holm=-2.31), "called though not taken: k ~ q"),
-        (1, lambda pairs: pairs[0].update(holm=-2.31), "called between unrelated models: q ~ o"),
-        (1, lambda pairs: pairs.append(pair(HEAD, HEAD, -5.0)), f"called between unrelated models: {HEAD}"),
-    ],
-)
-def test_it_fails_for_each_reason(run, change, message):
-    runs = copy.deepcopy(good())
-    change(runs[run]["pairs"])
-    verdict = judged(runs)
-    assert verdict.status == "fails"
-    assert message in verdict.why
+PLANTS = [
+    Plant(
+        "15 small ones between strangers",
+        lambda runs: [p.update(log10_p=-2.3) for p in runs[1]["pairs"][1:15]],
+        FAILS,
+        "15 of 340 pairs of tensors of unrelated",
+    ),
+    Plant("a taken one above", put(0, "pairs", 1, "holm", value=-1.99), FAILS, "1 taken tensors not called"),
+    Plant("a taken one lost", lambda runs: runs[0]["pairs"].pop(0), FAILS, "1 taken tensors not called"),
+    Plant("one not taken", put(0, "pairs", 2, "holm", value=-2.31), FAILS, "called though not taken: k ~ q"),
+    # no tensor is left out of what decides, whatever was called in a run before
+    Plant(
+        "a head that was never taken",
+        lambda runs: runs[0]["pairs"].extend(runs[2]["pairs"][-2:]),
+        FAILS,
+        f"called though not taken: {HEAD} ~ {HEAD}, e ~ {HEAD}",
+    ),
+    Plant("a stranger's", put(1, "pairs", 0, "holm", value=-2.31), FAILS, "called between unrelated models: q ~ o"),
+    Plant(
+        "a stranger's head",
+        lambda runs: runs[1]["pairs"].append(pair(HEAD, HEAD, -5.0)),
+        FAILS,
+        f"called between unrelated models: {HEAD}",
+    ),
+    Plant(
+        "taken tensors alone",
+        put(0, "n_tests", value=3),
+        FAILS,
+        "tested only 1 pairs that were not taken, fewer than the 2 taken",
+    ),
+    # two comparisons share the level: below it within its own is not below it over both
+    Plant("one comparison in a hundred", put(1, "pairs", 0, "holm", value=-2.29), HOLDS),
+    Plant("no stranger", lambda runs: runs.__delitem__(slice(1, None)), NOT_RUN),
+    Plant("strangers alone", lambda runs: [runs.pop(2), runs.pop(0)], NOT_RUN),
+]
 
 
-def test_a_comparison_of_taken_tensors_alone_fails():
-    runs = good()
-    runs[0]["n_tests"] = 3
-    assert "tested only 1 pairs that were not taken, fewer than the 2 taken" in judged(runs).why
-
-
-def test_one_in_a_hundred_comparisons_may_have_such_a_pair():
-    """Two comparisons share the level: below it within its own is not below it over both."""
-    runs = good()
-    runs[1]["pairs"][0].update(holm=-2.29)
-    assert judged(runs).status == "holds"
-
-
-@pytest.mark.parametrize("left", [0, 1])
-def test_it_waits_for_both_sides(left):
-    assert judged([good()[left]]).status == "not run"
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_it_fails_or_waits_for_each_reason(plant):
+    plant.check(judged, good())

@@ -3,10 +3,9 @@
 A plant is evidence in which the claim is false while single numbers of it look right.
 """
 
-import copy
-
 import planted
 import pytest
+from planted import Plant, every, put, update
 
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD
@@ -93,62 +92,20 @@ RECORDS = {
 }
 
 
-def judged(claim, change=lambda records: None):
-    records = copy.deepcopy(RECORDS)
-    change(records)
-    return planted.judged(ROWS[claim], records)
+def judged(claim):
+    return lambda records: planted.judged(ROWS[claim], records)
 
 
 @pytest.mark.parametrize("claim", ROWS)
 def test_each_claim_can_hold(claim):
-    verdict = judged(claim)
+    verdict = judged(claim)(RECORDS)
     assert verdict.status == HOLDS, verdict
     assert verdict.ours
 
 
-def put(*path, value):
-    """Set one value deep in the records."""
-
-    def change(records):
-        for key in path[:-1]:
-            records = records[key]
-        records[path[-1]] = value
-
-    return change
-
-
-def every(*path, change):
-    """Change each row under a path of the records."""
-
-    def changed(records):
-        for key in path:
-            records = records[key]
-        for k, row in enumerate(records):
-            row.update(change(k, row))
-
-    return changed
-
-
 def copied(*path, times):
     """Keep the first row of a list so many times."""
-
-    def change(records):
-        for key in path[:-1]:
-            records = records[key]
-        records[path[-1]] = records[path[-1]][:1] * times
-
-    return change
-
-
-def changed(*path, **values):
-    """Set some values of one record."""
-
-    def change(records):
-        for key in path:
-            records = records[key]
-        records.update(values)
-
-    return change
+    return lambda records: planted.put(*path, value=planted.at(records, *path)[:1] * times)(records)
 
 
 NAN = float("nan")
@@ -180,7 +137,7 @@ def near_truth(value):
     return [[value, 0.21 + k / 1000] for k in range(3)]
 
 
-# claim, what is spoilt, the change, the status, and words of the reason
+# claim, and a plant of it
 PLANTS = [
     ("D1", "samples", put("generation", 1, "valid", value=99_900), FAILS, "0.0005 below the bar of 0.9995"),
     ("D1", "samples that may be too few", put("generation", 1, "valid", value=99_955), WITHIN_SPREAD, ""),
@@ -236,7 +193,7 @@ PLANTS = [
     ("D3", "no bias", put("bias", 0, "z_A", value=NAN), FAILS, "no value"),
     ("D3", "a part of the space", put("space", "inputs", value=100_000), NOT_RUN, "100,000 inputs"),
     ("D4", "the example", put("normalisation", "example", value=[3, 2, 3, 3.1]), FAILS, "comes out differently"),
-    ("D4", "small terms", changed("normalisation", exact=[1, 0.02, 0.03, 1], sampled=[1, 0.065, 0, 1]), FAILS, ""),
+    ("D4", "small terms", update("normalisation", exact=[1, 0.02, 0.03, 1], sampled=[1, 0.065, 0, 1]), FAILS, ""),
     ("D4", "R3", put("normalisation", "common", value=[500, 499]), FAILS, "R3 has another size"),
     (
         "D4",
@@ -262,7 +219,7 @@ PLANTS = [
     ("D11", "one term", every("oracle", change=lambda k, row: {"term": "PD_AB"}), NOT_RUN, "2 terms"),
     ("D11", "no number", put("oracle", 2, "recall", value=NAN), FAILS, "no value"),
     ("D11", "no row", put("oracle", value=[]), NOT_RUN, "0 terms"),
-    ("D13", "small terms", changed("three", 0, exact=[1, 0.02, 0.5, 0.02], runs=small_runs), FAILS, ""),
+    ("D13", "small terms", update("three", 0, exact=[1, 0.02, 0.5, 0.02], runs=small_runs), FAILS, ""),
     ("D13", "one run", put("three", 1, "runs", 2, value=[0.7, 0.3, 0.6, 0.38]), WITHIN_SPREAD, "furthest term of C"),
     ("D13", "one model as both others", one_model_twice, FAILS, "one model twice"),
     ("D13", "one pair twice", put("three", 1, "pair", value="B"), NOT_RUN, "two pairs"),
@@ -273,10 +230,6 @@ PLANTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("claim", "spoilt", "change", "status", "words"), PLANTS, ids=[f"{p[0]}: {p[1]}" for p in PLANTS]
-)
-def test_a_broken_claim_does_not_hold(claim, spoilt, change, status, words):
-    verdict = judged(claim, change)
-    assert verdict.status == status, spoilt
-    assert words in verdict.why
+@pytest.mark.parametrize(("claim", "plant"), [(claim, Plant(*rest)) for claim, *rest in PLANTS], ids=str)
+def test_a_broken_claim_does_not_hold(claim, plant):
+    plant.check(judged(claim), RECORDS)
