@@ -81,8 +81,8 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
         written = side.written[up.places].astype(np.float64)
         sides.append(Views(second, up, np.zeros((0, 0), np.int64), written, tied(second, up)))
     result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
-    if result.detail.withheld:
-        raise NotComparableError(result.detail.withheld)
+    if result.why:
+        raise NotComparableError(result.why)
     return float(result.log10_p or 0.0), ""
 
 

@@ -20,7 +20,7 @@ from provlab.errors import NotComparableError, NoUnitsError, ParameterError, rea
 from provlab.inference import pvalues
 from provlab.statistics.base import Model
 from provlab.statistics.order import of_pair
-from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
+from provlab.statistics.results import FEW, BlockResult, Detail, Outcome, reachable, silence
 
 _LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
 _SHOWN = 12  # pairs of blocks that a verdict names
@@ -75,8 +75,8 @@ class AllBlocks(JobTable):
 
     def take(self, pair: Pair, place: Place, result: Result) -> None:
         """Two blocks that cannot be compared are no evidence, and end nothing."""
-        if place is not None and isinstance(result, BlockResult) and result.detail.left_out:
-            result = NoUnitsError(result.detail.withheld)
+        if place is not None and isinstance(result, BlockResult) and result.left_out:
+            result = NoUnitsError(result.why)
         if place is not None and isinstance(result, NotComparableError):
             self.refused.setdefault(pair, []).append(result)
         else:
@@ -120,19 +120,21 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
     for pair, result in results.items():
         log10_p[pair] = result.log10_p
     holm = pvalues.holm(log10_p.ravel()).reshape(shape)
-    floor = min(0.0, min(result.detail.needed("floor") for result in results.values()) + float(np.log10(holm.size)))
-    reached = {pair: float(result.detail.reach or 0.0) for pair, result in results.items()}
-    could = min(0.0, min(reached.values()) + float(np.log10(holm.size)))
+    could = np.zeros(shape)
+    for pair, result in results.items():
+        could[pair] = result.reach
+    tests = float(np.log10(holm.size))
     blocks = []
     for i, row in enumerate(holm):
         if compared := [(log10_p[i, j], j) for j in range(of_b) if (i, j) in results]:
             j = min(compared)[1]
             result = results[i, j]
-            nothing = all(reached[i, k] == 0 for _, k in compared)  # why no partner could have been found
-            kept = ("n", "agree", "of_units", "least", *("blind", "withheld") * nothing)
-            counts = {name: getattr(result.detail, name) for name in kept}
-            detail = Detail(**counts, floor=floor, power=could, partner=j)
-            blocks.append(BlockResult(i, result.value, float(row[j]), detail))
+            reach = min(0.0, float(could[i].min()) + tests)
+            detail = Detail(n=result.detail.n, agree=result.detail.agree, partner=j)
+            blocks.append(BlockResult(i, result.value, float(row[j]), reach, None if reach else result.why or FEW, detail))
+    # either model may have silenced some of its blocks: what is left of the weaker one
+    left = max(float(reachable(could.min(axis=axis)).min()) for axis in (0, 1))
+    reach = min(0.0, left + tests)
     everywhere: dict[str, Any] = {
         "shape": list(shape),
         "found": np.argwhere(holm <= np.log10(_LEVEL)).tolist(),
@@ -147,8 +149,9 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
         f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
     )
     best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
-    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, Detail(all_blocks=everywhere, said=message))
+    why = None if reach else silence(blocks) or FEW
+    found = Detail(all_blocks=everywhere, said=message)
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), reach, why, found)
     orders = [result.detail.order for result in results.values() if result.detail.order is not None]
-    if orders and (about := of_pair(orders)[0]).withheld:
-        outcome = withheld(replace(outcome, detail=outcome.detail | about), about.withheld)
-    return outcome
+    about, both_sorted, _ = of_pair(orders) if orders else (Detail(), None, None)
+    return replace(outcome, detail=found | about).without_p(both_sorted) if both_sorted else outcome

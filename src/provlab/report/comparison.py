@@ -108,7 +108,7 @@ class Comparison(Tested):
         series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
         ran = {record.statistic: record.outcome for record in self.records if record.outcome}
         return plots.block_bars(
-            series, {name: min(float(block.detail.needed("floor")) for block in ran[name].blocks) for name in series}
+            series, {name: min(block.reach for block in ran[name].blocks) for name in series}
         )
 
     def drawn(self) -> "Figure | None":

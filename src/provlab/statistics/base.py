@@ -27,7 +27,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.formats.dtypes import itemsize
 from provlab.models.part import ADAPTER
 from provlab.statistics import order
-from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
+from provlab.statistics.results import BlockResult, Detail, Outcome, reachable, silence
 
 if TYPE_CHECKING:
     import torch
@@ -380,22 +380,17 @@ class Statistic(ABC):
         `sides` is empty where it is not known which.
         """
         which = " and ".join(w for w, s in zip(("the first", "the second"), sides, strict=False) if s)
-        has = f"{which or 'one of the two models'} has fewer than two hidden units there that write anything"
-        has = has if block is None else f"block {block} is left out, as {has}"
-        nothing = Detail(n=0, agree=0, floor=0.0, power=0.0, paper_log10_p=0.0, left_out=True, withheld=has)
-        return BlockResult(block, 0.0, 0.0 if self.assumptions else None, nothing)
+        why = f"{which or 'one of the two models'} has fewer than two hidden units there that write anything"
+        nothing = Detail(n=0, agree=0, paper_log10_p=0.0)
+        return BlockResult(block, 0.0, 0.0 if self.assumptions else None, 0.0, why, nothing)
 
     def outcome(self, blocks: Sequence[BlockResult]) -> Outcome:
         """`aggregate` of the blocks that were compared, beside those that were left out.
 
         Which blocks these are follows from each model's own weights, so the p-value of the others is one as before.
         """
-        living = [block for block in blocks if not block.detail.left_out]
-        if len(living) == len(blocks):
-            return self.aggregate(blocks)
-        if not living:
-            return withheld(Outcome(0.0, None, tuple(blocks)), f"{blocks[0].detail.withheld}; so is every other one")
-        return replace(self.aggregate(living), blocks=tuple(blocks))
+        living = [block for block in blocks if not block.left_out]
+        return replace(self.aggregate(living), blocks=tuple(blocks)) if living else nothing_compared(blocks)
 
 
 def tensor_names(of: anatomy.Anatomy, block: int | None, roles: Sequence[str] | None = None) -> list[str]:
@@ -427,29 +422,34 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
         )
 
 
+def nothing_compared(blocks: Sequence[BlockResult]) -> Outcome:
+    """The outcome of blocks that were all left out."""
+    return Outcome(0.0, None, tuple(blocks)).without_p(silence(blocks) or "no block was compared")
+
+
 def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
     """Aggregate the blocks of one pair; a single result of the whole model (block None) stands for itself.
 
     p-values are combined by Fisher's method (Algorithm 3), which is valid where blocks are independent under the null;
     Theorem 2 gives that for statistics of MATCH per block. Blocks that stand in one order in both models are one test
-    first, by Bonferroni. So are their floors; the paper's two-sided p-values, where they are known, are combined as the
-    paper does. The value is the mean over blocks. Where both models are sorted there is no p-value
-    (`provlab.statistics.order`).
+    first, by Bonferroni. Reaches are combined likewise, as far as a thief who silenced some blocks leaves them
+    (`reachable`); the paper's two-sided p-values, where they are known, as the paper does. The value is the mean over
+    blocks. There is no p-value where both models are sorted (`provlab.statistics.order`), or where no block gives one
+    below 1 and none could.
     """
     first = blocks[0]
-    about = Detail()
-    labels = np.arange(len(blocks))
+    about, both_sorted, labels = Detail(), None, np.arange(len(blocks))
     if first.detail.order is not None:
-        about, labels = order.of_pair([block.detail.needed("order") for block in blocks])
+        about, both_sorted, labels = order.of_pair([block.detail.needed("order") for block in blocks])
     if first.block is None:
-        outcome = Outcome(first.value, first.log10_p, tuple(blocks), first.detail.floor, first.detail | about)
-        return withheld(outcome, about.withheld) if about.withheld else outcome
+        outcome = Outcome(first.value, first.log10_p, tuple(blocks), first.reach, first.why, first.detail | about)
+        return outcome.without_p(both_sorted) if both_sorted else outcome
     value = float(np.mean([block.value for block in blocks]))
     if first.log10_p is None:
         return Outcome(value, None, tuple(blocks))
 
-    def fisher(numbers: list[Any], labels: NDArray[np.int64]) -> float:
-        return pvalues.fisher(order.bonferroni(np.array(numbers), labels))
+    def fisher(numbers: Sequence[Any] | NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+        return pvalues.fisher(order.bonferroni(np.asarray(numbers, dtype=np.float64), labels))
 
     if first.detail.paper_log10_p is not None:
         paper = [block.detail.needed("paper_log10_p") for block in blocks]
@@ -457,6 +457,9 @@ def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
     if len(np.unique(labels)) < len(blocks):
         about = replace(about, together=labels.tolist())
     log10_p = fisher([block.log10_p for block in blocks], labels)
-    floor = fisher([block.detail.needed("floor") for block in blocks], labels)
-    outcome = Outcome(value, log10_p, tuple(blocks), floor, about)
-    return withheld(outcome, about.withheld) if about.withheld else outcome
+    reach = fisher(reachable([block.reach for block in blocks]), labels)
+    why = silence(blocks) if reach == 0 else None
+    outcome = Outcome(value, log10_p, tuple(blocks), reach, why, about)
+    unsaid = why if all(block.reach == block.log10_p == 0 for block in blocks) else None
+    no_p = both_sorted or unsaid
+    return outcome.without_p(no_p) if no_p else outcome

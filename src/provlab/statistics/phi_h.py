@@ -76,9 +76,9 @@ class PhiH(Statistic):
         "strings to both tokenizers, and the same ids where a model has none"
     )
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order; 7 gates
-    # by their rows alone
-    version = 8
-    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens", "compared_units")
+    # by their rows alone; 8 kept floors
+    version = 9
+    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
     roles = tuple(MLP)  # by which it looks whether units are sorted
     recorded = HiddenActivations
     warrant = BY_THEOREM
@@ -92,4 +92,4 @@ class PhiH(Statistic):
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
         seed = tie_seed(options.seed, self.name, block)
-        return correlation_with_identity(a, b, block, seed, units=options.units)
+        return correlation_with_identity(a, b, block, seed)

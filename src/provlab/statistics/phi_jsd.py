@@ -154,7 +154,7 @@ class PhiJSD(Statistic):
             losses=losses.tolist(),
             frequencies=frequencies.tolist(),
         )
-        return BlockResult(block, float(per_token.mean()), None, detail)
+        return BlockResult(block, float(per_token.mean()), detail=detail)
 
 
 def _losses(log_probs: Array, tokens: NDArray[np.int64]) -> tuple[float, float]:
