@@ -16,6 +16,7 @@ from provlab.errors import InputError
 from provlab.models import part
 from provlab.report.family import check_primary
 from provlab.report.study_report import StudyReport
+from provlab.statistics import quick as few
 from provlab.statistics.base import Options, devices_elsewhere
 
 
@@ -57,6 +58,7 @@ def study(
     pairs: Sequence[tuple[str, str]] | None = None,
     primary: str | None = None,
     fdr: bool = False,
+    quick: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -68,7 +70,7 @@ def study(
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
-    With `pairs`, only these are tested; each names two of the models.
+    With `pairs`, only these are tested; each names two of the models. A `quick` look reads the same few blocks of all.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
@@ -81,8 +83,9 @@ def study(
     script that asks for workers must stand under ``if __name__ == "__main__":``.
     """
     with devices_elsewhere() if executor is not None else nullcontext():
-        options = Options(**settings)  # type: ignore[arg-type]
-        names = registry.checked_names(statistics, units=options.units)
+        options = Options(**(few.SETTINGS if quick else {}) | settings)
+        names = registry.checked_names(statistics)
+        few.check(quick, blocks)
         check_primary(primary, names)
         models = expand(models)
         for pair in pairs or ():
@@ -91,8 +94,8 @@ def study(
         check_sources(models)
         budget_for(memory)  # refuses what is no size
         train_missing(models)
-        in_part = registry.hashes_nothing(names, options.units)
-        opened = open_models(models, allow_pickle=allow_pickle, in_part=in_part)
+        opened = open_models(models, allow_pickle=allow_pickle)
+        blocks = few.blocks(opened.models.values(), seed=options.seed) if quick else blocks
         names = names if statistics else fitting(opened, names)
         options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
         records = run_pairs(

@@ -44,29 +44,31 @@ def _plan(arguments: argparse.Namespace) -> int:
     from provlab.engine.memory import budget_for
     from provlab.planning.report import numbers_of, study_card
     from provlab.planning.study import estimate
+    from provlab.statistics import quick
     from provlab.statistics.base import Options
     from provlab.studying import expand
 
     settings = common.statistics(arguments)
     names, blocks, allow_pickle = (settings.pop(name) for name in ("statistics", "blocks", "allow_pickle"))
-    options = Options(**settings)
-    names = registry.checked_names(names, units=options.units)
+    asked = settings.pop("quick", False)
+    options = Options(**(quick.SETTINGS if asked else {}) | settings)
+    names = registry.checked_names(names)
     budget = budget_for(arguments.memory, arguments.workers)
     sketch = shapes_of(expand(arguments.models), allow_pickle=allow_pickle)
     for source, why in sketch.refused.items():
         print(f"left out: {source}: {why}", file=sys.stderr)
     rates = measure_rates(seed=options.seed, device=options.device, dtype=options.dtype, file=sketch.largest_here())
+    blocks = list(range(quick.BLOCKS)) if asked and blocks is None else blocks  # which they are changes no size
     estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
     numbers = numbers_of(sketch, estimated, budget)
-    quick = score = None
+    quicker = score = None
     if arguments.statistic is None and len(sketch.models) == 2:  # as `provlab.compare` has it
         score = estimate(sketch.models, ["stream_score"], options, rates, workers=arguments.workers)
         score = replace(score, hashing=0.0)  # the files are hashed by then
-    if arguments.statistic is None and options.units is None and estimated.seconds[1] > _LONG:
-        options = replace(options, **common.QUICK)
-        some = registry.checked_names(None, units=options.units)
-        quick = estimate(sketch.models, some, options, rates, blocks=blocks, workers=arguments.workers)
-    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quick, score))
+    if not asked and estimated.seconds[1] > _LONG:
+        options, few = replace(options, **quick.SETTINGS), list(range(quick.BLOCKS))
+        quicker = estimate(sketch.models, names, options, rates, blocks=few, workers=arguments.workers)
+    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quicker, score))
     return 0
 
 

@@ -131,7 +131,8 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
             result = results[i, j]
             reach = min(0.0, float(could[i].min()) + tests)
             detail = Detail(n=result.detail.n, agree=result.detail.agree, partner=j)
-            blocks.append(BlockResult(i, result.value, float(row[j]), reach, None if reach else result.why or FEW, detail))
+            why = None if reach else result.why or FEW
+            blocks.append(BlockResult(i, result.value, float(row[j]), reach, why, detail))
     # either model may have silenced some of its blocks: what is left of the weaker one
     left = max(float(reachable(could.min(axis=axis)).min()) for axis in (0, 1))
     reach = min(0.0, left + tests)

@@ -9,7 +9,7 @@ from provlab.engine.reference import Result
 from provlab.engine.store import Store
 from provlab.errors import PAIR_FAILURES, InputError, reason
 from provlab.statistics.base import Model, Options, Statistic
-from provlab.statistics.results import BlockResult, Outcome
+from provlab.statistics.results import FIELDS, BlockResult, Outcome
 
 #: places and pairs that one job is to compare
 Missing = tuple[tuple[Place, ...], list[Pair]]
@@ -56,8 +56,8 @@ class OpenedModels:
 class ResultCache:
     """Finished results of one statistic, under a hash of all that their numbers depend on; none without a store.
 
-    A key is the hash of the statistic, its version and what it reads of the options, of both digests (with those of the
-    tokenizers where it reads text), and of the place.
+    A key is the hash of the statistic, its version and what it reads of the options, of what fields a result has, of
+    both digests (with those of the tokenizers where it reads text), and of the place.
     """
 
     store: Store | None
@@ -88,7 +88,8 @@ class ResultCache:
     def _about(self, a: object, b: object) -> dict[str, object]:
         statistic = self.statistic
         parameters = statistic.parameters(self.options)
-        return {"statistic": statistic.name, "version": statistic.version, "a": a, "b": b, "parameters": parameters}
+        about = {"statistic": statistic.name, "version": statistic.version, "fields": FIELDS, "parameters": parameters}
+        return {**about, "a": a, "b": b}
 
 
 class JobTable:

@@ -93,7 +93,7 @@ def study_card(
     )
     added = []
     if quick is not None:
-        added.append(("quicker", f"--quick: {duration(quick.seconds[1])} at most, by some units and less text"))
+        added.append(("quicker", f"--quick: {duration(quick.seconds[1])} at most, by a few blocks and less text"))
     if score is not None:
         added.append(("then", f"{duration(score.seconds[1])} more for the stream score, where no test rejects"))
     remarks = [

@@ -29,7 +29,6 @@ from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
-from provlab.statistics import hashes_nothing
 from provlab.statistics.base import Model, Options, tensor_bytes
 from provlab.statistics.phi_jsd import SEQUENCES
 
@@ -201,10 +200,6 @@ def plan(
     statistics, options, blocks, workers
         As for `provlab.study`. Pairs that a statistic does not apply to are left out.
     """
-    for model in models.values():
-        # else it is known by its shape
-        if hashes_nothing(statistics, options.units) and isinstance(model.checkpoint, Checkpoint):
-            model.checkpoint.read_in_part()
     jobs = []
     refused: dict[str, None] = {}
     for name in statistics:
@@ -252,15 +247,8 @@ def _job(
             features[source] = 4 * options.n_sequences * options.sequence_length * model.anatomy.vocab_size
         else:
             features[source] = sum(4 * n // itemsize(model.checkpoint.dtype(name)) for name, n in reads[source].items())
-    working = 8 * _matched(statistic, widest, options) * widest if law.matchings else 2 * max(features.values())
+    working = 8 * widest * widest if law.matchings else 2 * max(features.values())
     return PlannedJob(statistic, block, tuple(pairs), reads, features, working)
-
-
-def _matched(statistic: str, units: int, options: Options) -> int:
-    """How many units of the model that has fewer are matched among all of the other."""
-    if options.units is None or "compared_units" not in get_statistic(statistic).settings:
-        return units
-    return min(units, options.units)
 
 
 def _mlps(statistic: str, model: Model, block: int | None) -> tuple[int, int]:
@@ -403,7 +391,7 @@ def estimate(
         rows += law.matchings * sum(math.prod(mlps[source]) * columns[source] for source in new)
         for a, b in job.pairs:
             n, widths = law.matchings * min(mlps[a][0], mlps[b][0]), (mlps[a][1], mlps[b][1])
-            similarities = _matched(job.statistic, min(widths), options) * max(widths)
+            similarities = min(widths) * max(widths)
             products += n * 2.0 * similarities * min(columns[a], columns[b]) / rates.multiplied
             easy += n * (rates.easy(math.sqrt(similarities)) + rates.call)
             hard += n * (rates.hard(math.sqrt(similarities)) + rates.call)

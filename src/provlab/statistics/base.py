@@ -89,9 +89,6 @@ class Options:
         of temporary files.
     text : str
         The held-out text; identified in records by its SHA-256.
-    units : int or None
-        Only so many hidden units of each block, of the model that has fewer, are matched among all of the other, by
-        statistics that can; None for all. A product then costs that share of the whole.
     vocab_size : int or None
         Random tokens are drawn below it; ``None`` until a study sets it to the smallest vocabulary of its models.
     vocabulary : tuple of str or None
@@ -113,7 +110,6 @@ class Options:
     sequence_length: int = 64
     activation_tokens: int = 16_384
     text: str = field(default="", repr=False)
-    units: int | None = None
     vocab_size: int | None = None
     vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
     shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
@@ -121,10 +117,9 @@ class Options:
 
     def __post_init__(self) -> None:
         counts = ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens")
-        for name, least in {**dict.fromkeys(counts, 1), "seed": 0, "units": 2}.items():
+        for name, least in {**dict.fromkeys(counts, 1), "seed": 0}.items():
             value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= least
-            if not whole and (name, value) != ("units", None):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
         if self.dtype not in DTYPES:
             meant = {"fp": "float", "bf": "bfloat", "f": "float"}
@@ -134,11 +129,6 @@ class Options:
             raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}{hint}")
         if not _elsewhere.get():
             _check_device(self.device)
-
-    @property
-    def compared_units(self) -> int | None:
-        """As `units`, under the name that records have: those of ``units`` are of the first of both models."""
-        return self.units
 
     @cached_property
     def text_sha256(self) -> str:

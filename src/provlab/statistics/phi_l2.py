@@ -210,8 +210,8 @@ class PhiL2(Statistic):
 
     name = "phi_l2"
     # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP;
-    # 6 took any order; 7 summed large blocks whole; 8 permuted each unit on its own; 9 kept floors
-    version = 10
+    # 6 took any order; 7 summed large blocks whole; 8 permuted each unit on its own
+    version = 9
     reads = "all weights of the blocks"
     settings = ("seed", "n_permutations")
     warrant = BY_THEOREM
@@ -293,8 +293,7 @@ class PhiL2Blocks(PhiL2):
 
     name = "phi_l2_blocks"
     # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole; 4 permuted each unit on its own
-    # 5 kept floors
-    version = 6
+    version = 5
     reads = "MLP weights of the blocks"
     roles = MLP_ROLES
     settings = ("seed", "n_block_permutations")

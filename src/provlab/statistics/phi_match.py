@@ -22,12 +22,12 @@ write more (`provlab disguise --with posing`): on one pair of the zoo a share of
 its own training owes nothing to them, and the verdict names this cause. And where gate and up of a unit are nearly one,
 its two matchings are one: such units never count, and where those that agree are so in the mean there is no p-value.
 
-Evidence that was silenced is no evidence of independence. Units that may not count are idle: they take evidence away and
-never make a p-value smaller. A block's reach is what its other units could give; and where it does not come near that,
-the first reason that holds of those in `PhiMatch._reasons` makes its reach 0. Each is a way in which a copy would be
-missed: all units may be tied; units that agree may not count; those that may count write less than half of the output;
-or they may have been spread. A model has most of its output from units in groups of like gates, as if each had been
-spread over several (models that were trained for a short time are so too). Or one model has so many units that all
+Evidence that was silenced is no evidence of independence. Units that may not count are idle: they take evidence away
+and never make a p-value smaller. A block's reach is what its other units could give; and where it does not come near
+that, the first reason that holds of those in `PhiMatch._judged` makes its reach 0. Each is a way in which a copy would
+be missed: all units may be tied; units that agree may not count; those that may count write less than half of the
+output; or they may have been spread. A model has most of its output from units in groups of like gates, as if each had
+been spread over several (models that were trained for a short time are so too). Or one model has so many units that all
 which matter of the other may have been spread in it, whatever the gates: units are paired one to one, and a copy has at
 least twice as many as it spread. So more than `SPREAD` times as many units are too many, and so are more units that are
 twice the fewest which write `KEPT` of the other's output. A copy of oak-chat that left out the rest had lost 0.1 nats,

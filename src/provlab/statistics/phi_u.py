@@ -112,8 +112,8 @@ class PhiU(Statistic):
     settings = ("seed",)
     warrant = BY_THEOREM
     independent_blocks = True
-    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places; 7 kept floors
-    version = 8
+    # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places
+    version = 7
 
     def require(self, a: Model, b: Model) -> None:
         """Both models must have a residual stream of one width."""

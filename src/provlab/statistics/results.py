@@ -19,7 +19,7 @@ from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
 
-
+FIELDS = 2  # raised when a result has other fields: 1 kept floors, powers and reasons in its detail
 FEW = "too few hidden units may count for any p-value below 1"
 
 
@@ -181,8 +181,8 @@ class BlockResult:
     def from_record(cls, record: Mapping[str, Any], matching: NDArray[np.int64] | None = None) -> "BlockResult":
         """Read what `as_record` wrote; what stands for a pair of blocks is none that can be counted."""
         block = record["block"] if isinstance(record["block"], int) else None
-        reach, why = record.get("reach", 0.0), record.get("why")
-        return cls(block, record["value"], record["log10_p"], reach, why, Detail.from_record(record["detail"]), matching)
+        numbers = record["value"], record["log10_p"], record.get("reach", 0.0), record.get("why")
+        return cls(block, *numbers, Detail.from_record(record["detail"]), matching)
 
     def as_record(self) -> dict[str, Any]:
         """Return all but the matching, as JSON-able data."""
