@@ -88,7 +88,7 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
     assert [block.log10_p for block in record.outcome.blocks] == pytest.approx(
         pvalues.holm(table.ravel()).reshape(3, 4).min(axis=1)
     )
-    assert record.outcome.floor <= record.outcome.log10_p
+    assert record.outcome.reach <= record.outcome.log10_p
     json.dumps(result.to_json(), allow_nan=False)
     assert "phi_match" in str(result)
     assert result._repr_html_()
@@ -156,7 +156,7 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
     result = compare(models["base"], nothing, "phi_u")
     assert result.outcome == "could not be tested"
     assert result.records[0].outcome.log10_p is None
-    assert "fewer than two hidden units" in result.records[0].outcome.detail.withheld
+    assert "fewer than two hidden units" in result.records[0].outcome.why
 
 
 def test_stored_pairs_are_found_again(models, deeper, tmp_path, monkeypatch):
