@@ -61,7 +61,7 @@ def tree(
         return run_pairs(opened, [name], with_text(options, [name], text), pairs=pairs, **engine)
 
     records, names = tested(statistic), [statistic]
-    if withheld := {(r.a, r.b): None for r in records if r.outcome and r.outcome.log10_p is None}:
+    if withheld := {(r.a, r.b): None for r in records if r.outcome and r.outcome.log10_p is None and r.outcome.why}:
         records = [r for r in records if (r.a, r.b) not in withheld] + tested("phi_match", list(withheld))
         names.append("phi_match")
     log10_p = {(r.a, r.b): r.outcome.log10_p for r in records if r.outcome and r.outcome.log10_p is not None}

@@ -133,8 +133,8 @@ def test_refusals(models, compare):
     a, b = models["base"], models["tuned"]
     with pytest.raises(ParameterError, match="phi_match, where both models have gates, or phi_u; name one"):
         compare(a, b, "phi_h", all_blocks=True)
-    for other in ({"blocks": [0]}, {"until_settled": True}):
-        with pytest.raises(ParameterError, match="leave out blocks and until_settled"):
+    for other in ({"blocks": [0]}, {"quick": True}):
+        with pytest.raises(ParameterError, match="leave out blocks and quick"):
             compare(a, b, "phi_u", all_blocks=True, **other)
 
 

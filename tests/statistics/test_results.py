@@ -15,11 +15,11 @@ from provlab.statistics.base import Options, aggregated
 from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, reachable, silence
 
 KEPT = {
-    **{"block": 2, "value": 0.5, "log10_p": -3.0, "reach": 0.0, "why": "silenced"},
+    "block": 2, "value": 0.5, "log10_p": -3.0, "reach": 0.0, "why": "silenced",
     "detail": {"n": 8, "agree": 3, "order": [{}, {}]},
 }
 MEASURED = {
-    **{"block": None, "value": 0.1, "log10_p": None, "reach": 0.0, "why": None},
+    "block": None, "value": 0.1, "log10_p": None, "reach": 0.0, "why": None,
     "detail": {"kept": 7, "rows": 9, "readable": True},
 }
 
@@ -110,7 +110,9 @@ def test_where_no_block_says_anything_and_none_could_there_is_no_p_value():
 
 
 def test_the_reason_of_most_is_the_pairs():
-    three = [replace(block, why=why) for block, why in zip(blocks(0.0, 0.0, 0.0), ("few", "faint", "faint"), strict=True)]
+    three = [
+        replace(block, why=why) for block, why in zip(blocks(0.0, 0.0, 0.0), ("few", "faint", "faint"), strict=True)
+    ]
     assert silence(three) == "3 of 3 blocks: faint"
     assert silence(blocks(-9.0)) is None
 

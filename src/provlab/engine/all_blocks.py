@@ -18,6 +18,7 @@ from provlab.engine.reference import Result
 from provlab.engine.table import JobTable, Missing, PairRecord
 from provlab.errors import NotComparableError, NoUnitsError, ParameterError, reason
 from provlab.inference import pvalues
+from provlab.statistics import get
 from provlab.statistics.base import Model
 from provlab.statistics.order import of_pair
 from provlab.statistics.results import FEW, BlockResult, Detail, Outcome, reachable, silence
@@ -31,8 +32,7 @@ Blocks = tuple[int, int]
 def able(names: Sequence[str], models: Sequence[Model], *, explicit: bool) -> list[str]:
     """Name those of these statistics that compare all blocks with all: how many tests there are is known before any.
 
-    These are phi_match, its unsigned form and phi_anchor, where all models have gates, and phi_u: each sees what the
-    others do not.
+    These say so by `Statistic.meets_all`; of models without gates, those that need none.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def able(names: Sequence[str], models: Sequence[Model], *, explicit: bool) -> li
         It is asked for, and none of them can.
     """
     gated = all(model.anatomy.has("gate") for model in models)
-    can = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned", "phi_anchor")]
-    can += [name for name in names if name == "phi_u"]
+    tests = [get(name) for name in names]
+    can = [test.name for test in tests if test.meets_all and (gated or not test.needs_gates)]
     if explicit and not can:
         raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
     return can

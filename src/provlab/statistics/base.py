@@ -254,8 +254,10 @@ class Statistic(ABC):
         Tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
     settings : tuple of str
         Names of the options, or of properties of `Options`, that its numbers depend on.
-    independent_blocks : bool
-        Whether its p-values of several blocks are independent under the null, so that blocks may be read until settled.
+    meets_all : bool
+        Whether it can compare every block of one model with every block of the other (`provlab.engine.all_blocks`).
+    needs_gates : bool
+        Whether it compares gated MLPs alone.
     recorded : type of Features, or None
         What one pass of the model over its inputs leaves for all blocks: a dataclass whose fields are an array, or a
         list of arrays, or the `Model` itself. None where each block is read on its own.
@@ -275,7 +277,8 @@ class Statistic(ABC):
     reads_order: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
-    independent_blocks: ClassVar[bool] = False
+    meets_all: ClassVar[bool] = False
+    needs_gates: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
     taken_from: ClassVar[type[Features] | None] = None
     predicts: ClassVar[bool] = False
@@ -346,13 +349,18 @@ class Statistic(ABC):
         """Compare two models' features of one block."""
 
     def checked(self, result: BlockResult) -> BlockResult:
-        """Return a result; refuse a p-value by the order of units beside which no check of this order stands.
+        """Return a result; refuse a p-value by an unchecked order of units, or one below what could have come out.
 
         Raises
         ------
         NotComparableError
-            The statistic reads the order, and the detail holds no ``order``.
+            The statistic reads the order, and the detail holds no ``order``; or the reach was not set.
         """
+        if result.log10_p is not None and not result.why and result.log10_p < result.reach - 1e-6:
+            raise NotComparableError(
+                f"{self.name} gives a log10 p of {result.log10_p:.3g} and a reach of {result.reach:.3g}: set the reach "
+                "of a BlockResult to the smallest log10 p that could have come out there"
+            )
         if self.reads_order and result.log10_p is not None and result.detail.order is None:
             raise NotComparableError(
                 f"{self.name} gives p-values, and nothing checks whether its units were sorted: compare OrderedRows by "

@@ -82,7 +82,6 @@ class PhiH(Statistic):
     roles = tuple(MLP)  # by which it looks whether units are sorted
     recorded = HiddenActivations
     warrant = BY_THEOREM
-    independent_blocks = True
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""

@@ -297,7 +297,6 @@ class PhiL2Blocks(PhiL2):
     reads = "MLP weights of the blocks"
     roles = MLP_ROLES
     settings = ("seed", "n_block_permutations")
-    independent_blocks = True  # each permutes the hidden units of its own MLP, and no stream
     assumptions = PERMUTATION_ASSUMPTIONS
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:

@@ -163,6 +163,8 @@ class PhiMatch(Statistic):
     settings: ClassVar[tuple[str, ...]] = ("seed", "text_sha256", *PASS, "sampled_tokens")
     recorded = GateAndUp
     warrant = CALIBRATED
+    meets_all = True
+    needs_gates = True
     reads_order = False  # units get random labels
     unsigned: ClassVar[bool] = False
     #: agreeing units count as evidence if they write at least this share of the MLP's output, on both sides

@@ -91,6 +91,5 @@ class PhiViewsOuter(Statistic):
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the two matchings; what would be log10 p if the score were one stands in the detail."""
         result = _MATCH.compare_block(a, b, block, options)
-        return BlockResult(
-            block, result.value, None, replace(result.detail, own={"nominal": result.log10_p}), result.matching
-        )
+        detail = replace(result.detail, own={"nominal": result.log10_p})
+        return BlockResult(block, result.value, detail=detail, matching=result.matching)
