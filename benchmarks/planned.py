@@ -87,7 +87,6 @@ import synthetic
 from cost import measure
 
 from provlab import statistics as registry
-from provlab.cli.arguments import QUICK
 from provlab.engine import pairs
 from provlab.engine.memory import free
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
@@ -102,7 +101,7 @@ from provlab.planning import shapes
 from provlab.planning.laws import LAWS, NO_LAW
 from provlab.planning.rates import measure_rates
 from provlab.planning.study import Estimate, estimate, plan
-from provlab.statistics import order
+from provlab.statistics import order, quick
 from provlab.statistics.base import Options
 
 _TOUCHED = 2**33  # bytes: more than the pair of one block of 7B takes
@@ -222,9 +221,10 @@ def _touch(nbytes: int) -> None:
     np.ones(nbytes // 8).sum()
 
 
-def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, **settings: Any) -> dict[str, Any]:
-    """Plan and run the statistics on a pair; plan and actual by line, in seconds, and bytes."""
-    options = Options(text=_TEXT, **settings)
+def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, few: bool = False) -> dict[str, Any]:
+    """Plan and run the statistics on a pair, or a quick look; plan and actual by line, in seconds, and bytes."""
+    options = Options(text=_TEXT, **(quick.SETTINGS if few else {}))
+    blocks = list(range(quick.BLOCKS)) if few else None
     matching.match_shuffled([[1.0, 2.0], [2.0, 1.0]], [[1.0, 2.0], [2.0, 1.0]], seed=0)  # loops are compiled
     with tempfile.TemporaryDirectory(prefix="provlab-warm-") as scratch:  # libraries are loaded
         tiny = synthetic.synthesise(shapes.shape("tiny", 1), Path(scratch) / "tiny")
@@ -235,7 +235,7 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, 
     rates = replace(measure_rates(), read=float("inf"))
     opened = open_models(list(sources))
     options = with_common_vocabulary(options, opened.models, names)
-    estimated = estimate(opened.models, names, options, rates)
+    estimated = estimate(opened.models, names, options, rates, blocks=blocks)
     laws = {name: LAWS.get(name, NO_LAW) for name in names}
     watch = Stopwatch({f"compare {name}" for name, law in laws.items() if law.seconds and not law.weighed})
     with ExitStack() as stack:
@@ -246,7 +246,7 @@ def study(sources: Sequence[str], names: Sequence[str], *, apart: bool = False, 
         count = stack.enter_context(counting())
         began = time.perf_counter()
         with watch.line("rest"):
-            records = run_pairs(opened, names, options, progress=False)
+            records = run_pairs(opened, names, options, blocks=blocks, progress=False)
         clock = time.perf_counter() - began
     return {
         "planned": lines_of(estimated),
@@ -330,10 +330,9 @@ def main(command: list[str] | None = None) -> None:
         # hashes that are remembered would cost nothing: the run keeps its own
         kept = stack.enter_context(tempfile.TemporaryDirectory(prefix="provlab-hashes-"))
         stack.enter_context(patch.object(local, "cache_dir", lambda: Path(kept)))
-        settings = QUICK if arguments.quick else {}
-        usual = registry.checked_names(None, units=settings.get("units"))
+        usual = registry.checked_names(None)
         measured = study(
-            sources, names or [*usual, *["stream_score"] * arguments.quick], apart=arguments.apart, **settings
+            sources, names or [*usual, *["stream_score"] * arguments.quick], apart=arguments.apart, few=arguments.quick
         )
     print(json.dumps(measured) if arguments.json else table(measured))
 
