@@ -5,192 +5,25 @@ statistic of the whole model has the single block ``None``). A job of a study is
 a statistic never sees a pair before both models' features of that block are there, and never reads a tensor twice.
 """
 
-import hashlib
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab import machine
-from provlab.errors import NotComparableError, ParameterError
+from provlab.errors import NotComparableError
 from provlab.files import digest
-from provlab.inference import pvalues
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.formats.dtypes import itemsize
 from provlab.models.part import ADAPTER
-from provlab.statistics import order
-from provlab.statistics.results import BlockResult, Detail, Outcome, reachable, silence
-
-if TYPE_CHECKING:
-    import torch
+from provlab.statistics.aggregate import aggregated, nothing_compared
+from provlab.statistics.model import Model, tensor_names
+from provlab.statistics.options import Options
+from provlab.statistics.results import BlockResult, Detail, Outcome
 
 Array = NDArray[np.float32]
-
-PASS = ("n_sequences", "sequence_length", "device", "dtype")  # options of a pass over inputs
 #: what makes a p-value one: see `Statistic`
 BY_THEOREM, CALIBRATED, UNCALIBRATED = "by theorem", "calibrated", "uncalibrated"
-DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
-
-_elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
-
-
-@contextmanager
-def devices_elsewhere() -> Iterator[None]:
-    """Within, options may name a device that this machine lacks: others will compute on it."""
-    token = _elsewhere.set(True)
-    try:
-        yield
-    finally:
-        _elsewhere.reset(token)
-
-
-def _check_device(device: str) -> None:
-    """Raise ParameterError unless torch can compute on `device` here."""
-    if not isinstance(device, str):
-        raise ParameterError(f"device must be text such as cpu or cuda:0, not {device!r}")
-    if device == "cpu":
-        return
-    if device.lower() in ("gpu", "nvidia"):
-        raise ParameterError(f"there is no device {device!r}; did you mean cuda?")
-    import torch  # slow to import, and statistics on weights do without
-
-    with machine.using_device(device):
-        torch.zeros(1, device=device).tolist()  # the device "meta" makes tensors and holds no numbers
-
-
-@dataclass(frozen=True)
-class Options:
-    """What a user may set; each statistic reads some of it and records just that.
-
-    Attributes
-    ----------
-    seed : int
-        Every random draw (tokens, permutations) derives from it.
-    device, dtype : str
-        Where models run, and all that is as large as their weights is computed (`provlab.arrays`): ``cpu``, ``cuda``;
-        and in which precision they run: ``float32``, ``bfloat16``, ...
-    n_permutations : int
-        T of PERMTEST for the whole-model phi_l2 (the paper: 99).
-    n_block_permutations : int
-        T of PERMTEST for phi_l2_blocks.
-    n_sequences, sequence_length : int
-        Inputs of the activation statistics: uniformly random tokens (phi_h) or held-out text (phi_jsd, phi_match).
-    activation_tokens : int
-        Positions of these inputs at which MLP activations are kept: all, or a seeded sample of so many where there are
-        more, so that the size of features does not grow with the text. At 16,384 gate and up of a 7B model take 46 GB
-        of temporary files.
-    text : str
-        The held-out text; identified in records by its SHA-256.
-    vocab_size : int or None
-        Random tokens are drawn below it; ``None`` until a study sets it to the smallest vocabulary of its models.
-    vocabulary : tuple of str or None
-        Random tokens are drawn among these strings instead: set by a study where its models' tokenizers number the
-        strings that they share differently. Identified in records by its SHA-256.
-    blocks : tuple of int or None
-        Only these transformer blocks are recorded in a pass: set by a study where some were asked for.
-    shared : tuple of (int, int) or None
-        Tokens of the text, each as its place and an id: set by a study where its models' tokenizers cut the text
-        differently, or one has none (`provlab.statistics.text.shared_tokens`). Part of what stands for the text.
-    """
-
-    seed: int = 0
-    device: str = "cpu"
-    dtype: str = "float32"
-    n_permutations: int = 99
-    n_block_permutations: int = 999
-    n_sequences: int = 32
-    sequence_length: int = 64
-    activation_tokens: int = 16_384
-    text: str = field(default="", repr=False)
-    vocab_size: int | None = None
-    vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
-    shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
-    blocks: tuple[int, ...] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        counts = ("n_permutations", "n_block_permutations", "n_sequences", "sequence_length", "activation_tokens")
-        for name, least in {**dict.fromkeys(counts, 1), "seed": 0}.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
-        if self.dtype not in DTYPES:
-            meant = {"fp": "float", "bf": "bfloat", "f": "float"}
-            digits = str(self.dtype).lower().lstrip("abcdefghijklmnopqrstuvwxyz_.")
-            name = meant.get(str(self.dtype).lower().removesuffix(digits), "") + digits
-            hint = f"; did you mean {name}?" if name in DTYPES else ""
-            raise ParameterError(f"dtype must be {', '.join(DTYPES)}, not {self.dtype!r}{hint}")
-        if not _elsewhere.get():
-            _check_device(self.device)
-
-    @cached_property
-    def text_sha256(self) -> str:
-        """Hex SHA-256 that stands for the text in records, and for the choice of its tokens."""
-        whole = hashlib.sha256(self.text.encode()).hexdigest()
-        return whole if self.shared is None else digest([whole, self.shared])
-
-    @cached_property
-    def vocabulary_sha256(self) -> str | None:
-        """Hex SHA-256 that stands for the strings in records, None without them."""
-        return None if self.vocabulary is None else digest(self.vocabulary)
-
-    @property
-    def torch_dtype(self) -> "torch.dtype":
-        """The dtype as torch knows it."""
-        import torch
-
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        return dtype
-
-    @property
-    def kept_tokens(self) -> int:
-        """Positions at which MLP activations are kept."""
-        return min(self.n_sequences * self.sequence_length, self.activation_tokens)
-
-    def kept_positions(self) -> NDArray[np.int64] | None:
-        """Which positions these are, the same for every model; None for all."""
-        from provlab.models.activations import sample_positions
-
-        return sample_positions(self.n_sequences * self.sequence_length, self.activation_tokens, seed=self.seed)
-
-    @property
-    def sampled_tokens(self) -> int | None:
-        """How many positions were drawn; None where all are kept."""
-        return None if self.kept_tokens == self.n_sequences * self.sequence_length else self.kept_tokens
-
-    def as_record(self) -> dict[str, Any]:
-        """All options as JSON-able data, the text by its hash."""
-        record = {**asdict(self), "text": self.text_sha256, "vocabulary": self.vocabulary_sha256}
-        del record["blocks"]  # each record says which
-        return {**record, "shared": self.shared and len(self.shared)}
-
-
-@dataclass(frozen=True)
-class Model:
-    """A checkpoint and which of its tensors plays which part."""
-
-    checkpoint: Checkpoint
-    anatomy: anatomy.Anatomy
-
-    @classmethod
-    def open(cls, source: str, *, allow_pickle: bool = False, in_part: bool = False) -> "Model":
-        """Open a source string (folder, hub id or scheme:name) and read its anatomy; see `Checkpoint.read_in_part`."""
-        checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
-        if in_part:
-            checkpoint.read_in_part()
-        return cls(checkpoint, anatomy.of(checkpoint))
-
-    @property
-    def name(self) -> str:
-        """Short label of the checkpoint."""
-        return self.checkpoint.name
 
 
 class Features(ABC):
@@ -391,26 +224,6 @@ class Statistic(ABC):
         return replace(self.aggregate(living), blocks=tuple(blocks)) if living else nothing_compared(blocks)
 
 
-def tensor_names(of: anatomy.Anatomy, block: int | None, roles: Sequence[str] | None = None) -> list[str]:
-    """Tensors of one block, in the order of the anatomy; of some roles, those that hold any of them."""
-    return [
-        part.name
-        for part in of.parts
-        if part.block == block and (roles is None or any(segment.role in roles for segment in part.segments))
-    ]
-
-
-def tensor_bytes(model: Model, name: str, rows: int | None = None) -> int:
-    """Bytes of a tensor, or of so many of its rows, in its file."""
-    return numel(model, name, rows) * itemsize(model.checkpoint.dtype(name))
-
-
-def numel(model: Model, name: str, rows: int | None = None) -> int:
-    """Numbers in a tensor, or in so many of its rows."""
-    first, *others = *model.checkpoint.shape(name), 1
-    return math.prod((first if rows is None else rows, *others))
-
-
 def require_positions(statistic: Statistic, model: Model, options: Options) -> None:
     """Raise NotComparableError if the model's table of positions is shorter than the inputs."""
     if (positions := model.anatomy.longest) is not None and options.sequence_length > positions:
@@ -418,46 +231,3 @@ def require_positions(statistic: Statistic, model: Model, options: Options) -> N
             f"{statistic.name} reads sequences of {options.sequence_length} tokens, but {model.name} has only "
             f"{positions} positions; lower sequence_length"
         )
-
-
-def nothing_compared(blocks: Sequence[BlockResult]) -> Outcome:
-    """The outcome of blocks that were all left out."""
-    return Outcome(0.0, None, tuple(blocks)).without_p(silence(blocks) or "no block was compared")
-
-
-def aggregated(blocks: Sequence[BlockResult]) -> Outcome:
-    """Aggregate the blocks of one pair; a single result of the whole model (block None) stands for itself.
-
-    p-values are combined by Fisher's method (Algorithm 3), which is valid where blocks are independent under the null;
-    Theorem 2 gives that for statistics of MATCH per block. Blocks that stand in one order in both models are one test
-    first, by Bonferroni. Reaches are combined likewise, as far as a thief who silenced some blocks leaves them
-    (`reachable`); the paper's two-sided p-values, where they are known, as the paper does. The value is the mean over
-    blocks. There is no p-value where both models are sorted (`provlab.statistics.order`), or where no block gives one
-    below 1 and none could.
-    """
-    first = blocks[0]
-    about, both_sorted, labels = Detail(), None, np.arange(len(blocks))
-    if first.detail.order is not None:
-        about, both_sorted, labels = order.of_pair([block.detail.needed("order") for block in blocks])
-    if first.block is None:
-        outcome = Outcome(first.value, first.log10_p, tuple(blocks), first.reach, first.why, first.detail | about)
-        return outcome.without_p(both_sorted) if both_sorted else outcome
-    value = float(np.mean([block.value for block in blocks]))
-    if first.log10_p is None:
-        return Outcome(value, None, tuple(blocks))
-
-    def fisher(numbers: Sequence[Any] | NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-        return pvalues.fisher(order.bonferroni(np.asarray(numbers, dtype=np.float64), labels))
-
-    if first.detail.paper_log10_p is not None:
-        paper = [block.detail.needed("paper_log10_p") for block in blocks]
-        about = replace(about, paper_log10_p=fisher(paper, np.arange(len(blocks))))
-    if len(np.unique(labels)) < len(blocks):
-        about = replace(about, together=labels.tolist())
-    log10_p = fisher([block.log10_p for block in blocks], labels)
-    reach = fisher(reachable([block.reach for block in blocks]), labels)
-    why = silence(blocks) if reach == 0 else None
-    outcome = Outcome(value, log10_p, tuple(blocks), reach, why, about)
-    unsaid = why if all(block.reach == block.log10_p == 0 for block in blocks) else None
-    no_p = both_sorted or unsaid
-    return outcome.without_p(no_p) if no_p else outcome
