@@ -56,7 +56,7 @@ from provlab.models import anatomy
 from provlab.planning import diff
 from provlab.planning.rates import measure_rates
 from provlab.planning.skeleton import Skeleton
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab_study.toy_modulo30.moves import SumPreserving
 from provlab_study.toy_modulo30.prefix_tree import subtree_nll
 

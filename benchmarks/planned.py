@@ -102,7 +102,7 @@ from provlab.planning.laws import LAWS, NO_LAW
 from provlab.planning.rates import measure_rates
 from provlab.planning.study import Estimate, estimate, plan
 from provlab.statistics import order, quick
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 _TOUCHED = 2**33  # bytes: more than the pair of one block of 7B takes
 NOISE = 0.5  # seconds below which a ratio says nothing

@@ -35,7 +35,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.report.outcome import ORDER, REJECTED, Evidence
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_anchor import BlockUnits
 from provlab.statistics.phi_h import HiddenActivations

@@ -22,7 +22,7 @@ from provlab import zoo
 from provlab.cli import main
 from provlab.cli.arguments import SETTINGS, parse_blocks
 from provlab.statistics import REGISTRY
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.publishing.claims import load_claims
 from provlab_study.publishing.results import Results
 

@@ -17,8 +17,8 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import FamilyOfTests, check_primary
 from provlab.report.views import describe
 from provlab.statistics import quick as few
-from provlab.statistics.base import Options
 from provlab.statistics.flaws import ORDER_FREE
+from provlab.statistics.options import Options
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -122,7 +122,7 @@ def compare(
     progress : float
         Show a bar on stderr, at most once in so many seconds; 0 or False shows none.
     **settings
-        Fields of `provlab.statistics.base.Options`: seed, device, dtype, n_permutations, ...
+        Fields of `provlab.statistics.options.Options`: seed, device, dtype, n_permutations, ...
 
     Raises
     ------

@@ -30,7 +30,7 @@ from provlab.models.checkpoint import identical
 from provlab.report.difference import Difference
 from provlab.report.outputs import Cluster, Disputed, Example, Output
 from provlab.report.views import describe
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an end is
 _SIDES: tuple[Side, Side] = ("A", "B")

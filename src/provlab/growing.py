@@ -15,7 +15,7 @@ from provlab.errors import InputError, NotComparableError, nearest
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
 from provlab.forest.result import Family, Forest, bridge
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.studying import expand, train_missing
 
 

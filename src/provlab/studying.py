@@ -17,7 +17,7 @@ from provlab.models import part
 from provlab.report.family import check_primary
 from provlab.report.study_report import StudyReport
 from provlab.statistics import quick as few
-from provlab.statistics.base import Options, devices_elsewhere
+from provlab.statistics.options import Options, devices_elsewhere
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:

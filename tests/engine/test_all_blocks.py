@@ -16,7 +16,7 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 BLOCKS = 3
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}

@@ -24,7 +24,7 @@ from provlab.models import loading
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.steps import BATCH
 from provlab.statistics import REGISTRY
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PhiU, UpProjections
 
 SMALL = {"n_permutations": 3, "n_block_permutations": 3, "n_sequences": 2, "sequence_length": 8}
@@ -84,7 +84,7 @@ def test_a_finished_study_reads_no_tensor(models, options, tensors_read, tmp_pat
 
 SCRIPT = """
 import sys, time
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PhiU
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store

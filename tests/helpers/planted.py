@@ -6,7 +6,7 @@ from pathlib import Path
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
 from provlab.report.comparison import Comparison
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import ClaimStatus, RunRecords

@@ -29,7 +29,7 @@ from provlab.models.checkpoint import Checkpoint, register_scheme
 from provlab.models.counting import counting
 from provlab.models.formats import dtypes
 from provlab.report.comparison import Comparison
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 
 def test_reads_what_was_written(llama):

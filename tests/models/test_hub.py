@@ -20,7 +20,7 @@ from provlab.models import anatomy, hub
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import plan
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 
 def test_resolves_to_a_commit_and_reads_one_shard(serve, sharded):

@@ -23,7 +23,7 @@ from provlab.planning.shapes import shape
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
 from provlab.statistics import USUAL
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 OPTIONS = Options()
 # a machine of round numbers: an assignment of n rows takes (n / 1000)^2 or ten times as many seconds

@@ -12,7 +12,7 @@ from provlab.errors import ParameterError
 from provlab.report.comparison import Comparison
 from provlab.report.family import FamilyOfTests
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult, Detail, Outcome
 
 NAN = float("nan")

@@ -21,7 +21,8 @@ from provlab.report.family import FamilyOfTests
 from provlab.report.outcome import ALIKE, OUTCOMES, REJECTIONS, ROUNDINGS
 from provlab.report.study_report import StudyReport
 from provlab.report.verdict import _smallest_share
-from provlab.statistics.base import CALIBRATED, Features, Options, Statistic
+from provlab.statistics.base import CALIBRATED, Features, Statistic
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
 from provlab.statistics.phi_u import PhiU, correlation_with_identity
@@ -384,7 +385,7 @@ def test_what_nobody_calibrated_decides_nothing(own, models, compare):
 
 
 def opened(sources):
-    from provlab.statistics.base import Model
+    from provlab.statistics.model import Model
 
     return [Model.open(source) for source in sources]
 

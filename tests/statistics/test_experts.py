@@ -28,7 +28,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import logits
 from provlab.statistics import experts as of_experts
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity
 

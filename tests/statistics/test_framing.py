@@ -13,7 +13,7 @@ from provlab import api
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}

@@ -17,7 +17,8 @@ from provlab.models.attacks.catalogue import Step
 from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get, order
-from provlab.statistics.base import Options, aggregated
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows, dependent, findings, groups
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.results import BlockResult, Detail

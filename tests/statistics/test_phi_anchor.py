@@ -16,7 +16,7 @@ from provlab.models.canonical import shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_anchor import BlockUnits, along
 from provlab.statistics.two_views import Views
 

@@ -12,7 +12,7 @@ from provlab.errors import NotComparableError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get, phi_e
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_e import PhiAxes
 
 NAMES = ("phi_e", "phi_axes", "stream_score")

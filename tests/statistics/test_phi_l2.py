@@ -21,7 +21,8 @@ from provlab.models.anatomy import of
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics import phi_l2
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, draw_orders
 from provlab.statistics.results import BlockResult, Detail
 

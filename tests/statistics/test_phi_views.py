@@ -9,7 +9,8 @@ from scipy.optimize import linear_sum_assignment
 from provlab import api
 from provlab.errors import NotComparableError
 from provlab.statistics import get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import TOO_FAINT, PhiMatch
 from provlab.statistics.phi_views import reads, writes
 

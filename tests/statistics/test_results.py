@@ -11,15 +11,24 @@ from provlab.engine.table import ResultCache
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Options, aggregated
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.options import Options
 from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, reachable, silence
 
 KEPT = {
-    "block": 2, "value": 0.5, "log10_p": -3.0, "reach": 0.0, "why": "silenced",
+    "block": 2,
+    "value": 0.5,
+    "log10_p": -3.0,
+    "reach": 0.0,
+    "why": "silenced",
     "detail": {"n": 8, "agree": 3, "order": [{}, {}]},
 }
 MEASURED = {
-    "block": None, "value": 0.1, "log10_p": None, "reach": 0.0, "why": None,
+    "block": None,
+    "value": 0.1,
+    "log10_p": None,
+    "reach": 0.0,
+    "why": None,
     "detail": {"kept": 7, "rows": 9, "readable": True},
 }
 

@@ -26,7 +26,7 @@ from provlab.models.activations import mlp_activations
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import next_token_log_probs
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 SPLIT_AND_PADDED = ("split=3", "signs", "scales", "heads", "values", "pad=16")

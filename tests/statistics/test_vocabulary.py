@@ -11,7 +11,8 @@ from provlab.engine.store import Store
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get, text
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.text import common_strings, spellings
 
 SIZE = 300

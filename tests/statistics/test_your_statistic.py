@@ -9,7 +9,7 @@ import pytest
 
 import provlab
 from provlab import statistics
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 PAGE = Path(__file__).parents[2] / "book" / "your_statistic.md"
 

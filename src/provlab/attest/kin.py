@@ -32,7 +32,7 @@ from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
 from provlab.report.family import LEVEL
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.phi_unseen import LEAST, centred

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
 
-#: option -> field of `provlab.statistics.base.Options`, which has the defaults; its type, name of its value, and help
+#: option -> field of `provlab.statistics.options.Options`, which has the defaults; its type, its value's name, and help
 SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
     "--device": (
         "device",

@@ -45,7 +45,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from provlab.planning.report import numbers_of, study_card
     from provlab.planning.study import estimate
     from provlab.statistics import quick
-    from provlab.statistics.base import Options
+    from provlab.statistics.options import Options
     from provlab.studying import expand
 
     settings = common.statistics(arguments)

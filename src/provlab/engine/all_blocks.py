@@ -19,7 +19,7 @@ from provlab.engine.table import JobTable, Missing, PairRecord
 from provlab.errors import NotComparableError, NoUnitsError, ParameterError, reason
 from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab.statistics.order import of_pair
 from provlab.statistics.results import FEW, BlockResult, Detail, Outcome, reachable, silence
 

@@ -33,7 +33,8 @@ from provlab.models import counting
 from provlab.models.held import holding
 from provlab.models.steps import hearing
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult
 from provlab.statistics.text import common_strings, shared_tokens
 

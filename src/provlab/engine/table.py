@@ -8,7 +8,9 @@ from provlab.engine.memory import Pair
 from provlab.engine.reference import Result
 from provlab.engine.store import Store
 from provlab.errors import PAIR_FAILURES, InputError, reason
-from provlab.statistics.base import Model, Options, Statistic
+from provlab.statistics.base import Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import FIELDS, BlockResult, Outcome
 
 #: places and pairs that one job is to compare

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.base import Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab.statistics.text import common, spellings
 

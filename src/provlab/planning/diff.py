@@ -15,7 +15,7 @@ from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.nll import HELD, LOGITS
 from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.planning.rates import Rates
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 # one GPU is assumed to reach these: operations and bytes a second, and seconds for a block of a model at least
 GPU_PRODUCT, GPU_READ, GPU_BLOCK = 1e14, 1.5e12, 1e-4

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from provlab.planning.rates import Rates
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_e import ways
 from provlab.statistics.phi_l2 import MLP_ROLES, roles_of
 from provlab.statistics.phi_unseen import MOST

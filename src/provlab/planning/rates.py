@@ -36,7 +36,7 @@ from provlab.models.local import LocalFiles
 from provlab.models.weights import WeightFiles
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.order import keys_of_mlp
 from provlab.statistics.phi_jsd import jensen_shannon
 from provlab.statistics.phi_l2 import BlockWeights

@@ -29,7 +29,8 @@ from provlab.planning.laws import LAWS, NO_LAW, Law, mlp_numbers
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import Sketch
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.model import Model, tensor_bytes
+from provlab.statistics.options import Options
 from provlab.statistics.phi_jsd import SEQUENCES
 
 Pair = tuple[str, str]

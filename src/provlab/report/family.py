@@ -20,7 +20,8 @@ from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
 from provlab.report.views import Report, numbers
-from provlab.statistics.base import UNCALIBRATED, Options
+from provlab.statistics.base import UNCALIBRATED
+from provlab.statistics.options import Options
 
 if TYPE_CHECKING:
     import pandas as pd

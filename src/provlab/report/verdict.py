@@ -26,7 +26,8 @@ from provlab.report.outcome import (
     ignores_order,
 )
 from provlab.statistics import flaws
-from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options
+from provlab.statistics.base import BY_THEOREM, UNCALIBRATED
+from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome, reachable, silence
 
 #: what each outcome means, in a few words

@@ -29,7 +29,8 @@ from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, Features, Model
+from provlab.statistics.base import Array, Features
+from provlab.statistics.model import Model
 from provlab.statistics.order import OrderedRows, of_experts
 from provlab.statistics.results import FEW, BlockResult, Detail
 from provlab.statistics.two_views import Views, viewed

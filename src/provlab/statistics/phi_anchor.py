@@ -31,7 +31,9 @@ from numpy.typing import NDArray
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import applied, spanned
 from provlab.statistics import experts
-from provlab.statistics.base import Features, Model, Options
+from provlab.statistics.base import Features
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned, Reason
 from provlab.statistics.results import FEW, BlockResult
 from provlab.statistics.two_views import Views, tied

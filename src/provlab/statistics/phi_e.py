@@ -41,7 +41,9 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BY_THEOREM, CALIBRATED, UNCALIBRATED, Features, Model, Options, Statistic
+from provlab.statistics.base import BY_THEOREM, CALIBRATED, UNCALIBRATED, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.results import BlockResult, Detail

@@ -15,7 +15,9 @@ from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BY_THEOREM, PASS, Array, Features, Model, Options, Statistic
+from provlab.statistics.base import BY_THEOREM, Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import PASS, Options
 from provlab.statistics.order import KEYS, MLP, OrderedRows, along_direction, keys_of_block
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.results import BlockResult

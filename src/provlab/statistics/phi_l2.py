@@ -35,7 +35,10 @@ from provlab.models.architectures import Segment
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import check_complete
 from provlab.statistics import order
-from provlab.statistics.base import BY_THEOREM, Array, Features, Model, Options, Statistic, aggregated, tensor_names
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.base import BY_THEOREM, Array, Features, Statistic
+from provlab.statistics.model import Model, tensor_names
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
 from provlab.statistics.results import BlockResult, Detail, Outcome
 

@@ -56,8 +56,10 @@ from provlab.inference.matching import match_shuffled, tie_seed
 from provlab.models.canonical import AS_THEY_ARE
 from provlab.models.held import once
 from provlab.statistics import experts
-from provlab.statistics.base import CALIBRATED, PASS, Array, Features, Model, Options, Statistic
+from provlab.statistics.base import CALIBRATED, Array, Features, Statistic
 from provlab.statistics.flaws import SPREAD
+from provlab.statistics.model import Model
+from provlab.statistics.options import PASS, Options
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.results import FEW, BlockResult, Detail, dropped, of_matching
 from provlab.statistics.text import one_pass

@@ -18,8 +18,11 @@ from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.models.canonical import up_rows
 from provlab.statistics import experts
+from provlab.statistics.aggregate import aggregated
 from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
-from provlab.statistics.base import BY_THEOREM, Features, Model, Options, Statistic, aggregated
+from provlab.statistics.base import BY_THEOREM, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching
 

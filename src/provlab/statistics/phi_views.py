@@ -22,7 +22,9 @@ from provlab.errors import NotComparableError
 from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import CALIBRATED, Array, Features, Model, Options, Statistic
+from provlab.statistics.base import CALIBRATED, Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views

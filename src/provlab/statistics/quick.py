@@ -12,7 +12,7 @@ import numpy as np
 
 from provlab.errors import ParameterError
 from provlab.inference.matching import tie_seed
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 BLOCKS = 4  # that are read
 #: options of a quick look, unless they are given: 256 tokens, in sequences of the usual length

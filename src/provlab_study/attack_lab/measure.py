@@ -24,7 +24,7 @@ from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise, loss
 from provlab.statistics import REGISTRY, flaws
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.attack_lab import training
 from provlab_study.attack_lab.respelling import respelt
 from provlab_study.attack_lab.rows import TRAINED, AttackRow

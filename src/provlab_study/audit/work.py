@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from provlab.planning.rates import Rates
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ from provlab.errors import NotComparableError
 from provlab.models.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, Features, Model, Options, Statistic
+from provlab.statistics.base import Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import centred, through_norm, writes
 from provlab.statistics.results import BlockResult

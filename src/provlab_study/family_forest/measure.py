@@ -15,7 +15,7 @@ from provlab.forest.families import LEVEL, join
 from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, ROWS, Forest
 from provlab.forest.rows import LEAST
 from provlab.growing import tree
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab_study.family_forest import peers
 
 Parents = Mapping[str, tuple[str, ...]]

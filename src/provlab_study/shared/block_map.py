@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from provlab.engine.pairs import all_pairs_of_blocks
 from provlab.engine.store import Store
 from provlab.inference import pvalues
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 
 
 @dataclass(frozen=True, eq=False)

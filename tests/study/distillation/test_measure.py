@@ -10,7 +10,7 @@ from random_students import Read, student
 
 from provlab.errors import InputError
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.distillation import measure as distillation
 from provlab_study.distillation.ridges import without_gate_direction
 from provlab_study.shared.groups import Groups

@@ -8,7 +8,7 @@ from scipy import stats
 
 from provlab.errors import InputError, NotComparableError
 from provlab.inference import allowing, pvalues
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.shared import retraining
 from provlab_study.shared.students import Settings
 
