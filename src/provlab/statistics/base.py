@@ -89,6 +89,8 @@ class Statistic(ABC):
         Names of the options, or of properties of `Options`, that its numbers depend on.
     meets_all : bool
         Whether it can compare every block of one model with every block of the other (`provlab.engine.all_blocks`).
+    permutes_units_alone : bool
+        Whether its p-value rests on the order of hidden units, and of nothing that two adapters have from their base.
     needs_gates : bool
         Whether it compares gated MLPs alone.
     recorded : type of Features, or None
@@ -111,6 +113,7 @@ class Statistic(ABC):
     roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
     meets_all: ClassVar[bool] = False
+    permutes_units_alone: ClassVar[bool] = False
     needs_gates: ClassVar[bool] = False
     recorded: ClassVar[type[Features] | None] = None
     taken_from: ClassVar[type[Features] | None] = None
@@ -146,7 +149,7 @@ class Statistic(ABC):
                 raise NotComparableError(f"{self.name} runs a model, and {name} is a part, compared by its weights")
             if of.part_name and not of.n_blocks:
                 raise NotComparableError(f"{self.name} needs blocks, and {name} is a table alone; phi_e compares it")
-            if of.part_name == ADAPTER and self.assumptions and self.name != "phi_u":
+            if of.part_name == ADAPTER and self.assumptions and not self.permutes_units_alone:
                 raise NotComparableError(
                     f"{self.name} permutes inputs and outputs too, which two adapters have from their base; phi_u "
                     "permutes the units between A and B alone"

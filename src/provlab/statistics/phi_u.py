@@ -115,6 +115,7 @@ class PhiU(Statistic):
     settings = ("seed",)
     warrant = BY_THEOREM
     meets_all = True
+    permutes_units_alone = True
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places
     version = 7
 
