@@ -51,8 +51,8 @@ def outcomes(a, b, text, names=FORMS):
 def test_no_copy_of_a_unit_accuses(models, framed, text, kind):
     for outcome in outcomes(models["base"], framed(kind), text).values():
         assert outcome.log10_p is None or outcome.log10_p > -2
-        if outcome.reach == 0:
-            assert "write less than 5% of the output" in outcome.why
+        if outcome.reach == 0:  # copies that may not count, or so many units that others may have been spread
+            assert "write less than 5% of the output" in outcome.why or "a copy each of whose units" in outcome.why
 
 
 def test_faint_copies_bite_where_every_agreement_counts(models, framed, text, monkeypatch):
