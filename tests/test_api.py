@@ -105,7 +105,6 @@ def test_too_little_text_is_said(models):
         ({"sequence_length": -3}, "sequence_length must be"),
         ({"n_permutations": "99"}, "n_permutations must be a whole number of at least 1, not '99'"),
         ({"n_block_permutations": True}, "n_block_permutations must be a whole number of at least 1, not True"),
-        ({"units": 2.0}, "units must be"),
         ({"statistics": []}, r"statistics must be a list of one or more of phi_u, .*, not \[\]"),
         ({"statistics": "phi_u"}, "statistics must be a list .*, not 'phi_u'"),
         ({"statistics": ["phi_x"]}, "no statistic is called 'phi_x'; there are phi_u, phi_h"),

@@ -85,7 +85,7 @@ def test_units_that_write_next_to_nothing_make_nobody_related(ungated, save_mode
     folder = save_model(framed, tmp_path / "framed")
     result = outcome(ungated["base"], folder, "phi_views", text)
     if kind == "quiet":  # the units that agree are too many for chance, and may not count
-        assert result.log10_p > -3
+        assert result.log10_p is None or result.log10_p > -3
         assert result.reach == 0
         assert TOO_FAINT in result.why
     else:
