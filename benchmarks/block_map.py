@@ -26,7 +26,8 @@ from transformers.utils import logging
 from provlab import zoo
 from provlab.inference.matching import match_shuffled, unit_rows
 from provlab.models import room
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.zoo import corpus
 from provlab_study.shared.block_map import block_map

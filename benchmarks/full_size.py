@@ -35,7 +35,9 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.counting import counting
 from provlab.planning import shapes
 from provlab.plots.numbers import format_duration as duration
-from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.base import Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 from provlab.statistics.results import BlockResult
 

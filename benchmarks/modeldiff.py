@@ -55,7 +55,7 @@ from provlab.modeldiff.sampler import replica_exchange
 from provlab.models import anatomy
 from provlab.planning import diff
 from provlab.planning.skeleton import Skeleton
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab_study.toy_modulo30.moves import SumPreserving
 from provlab_study.toy_modulo30.prefix_tree import subtree_nll
 

@@ -23,7 +23,7 @@ from provlab.engine.timing import timing
 from provlab.models.counting import counting
 from provlab.planning import shapes
 from provlab.planning.study import estimate
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 NOISE = 0.5  # CPU seconds below which a ratio says nothing
 OFF = 2.0  # a line is off if it takes so many times as long as planned, or as much less

@@ -13,7 +13,7 @@ import argparse
 import csv
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
@@ -27,17 +27,15 @@ from safetensors.numpy import save_file
 
 from provlab import provenance, studying
 from provlab.attest import fingerprint, kin
-from provlab.engine.sequential import independent
 from provlab.errors import NotComparableError, NoUnitsError
-from provlab.inference import evalues, pvalues
+from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
 from provlab.models.checkpoint import Checkpoint
-from provlab.report.family import LEVEL
 from provlab.report.outcome import ORDER, REJECTED, Evidence
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
 from provlab.statistics.phi_anchor import BlockUnits
 from provlab.statistics.phi_h import HiddenActivations
@@ -288,8 +286,8 @@ def by_activations(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> flo
     return get(name).outcome(matched([name], a, b, rng)[name]).log10_p
 
 
-def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator, units: int | None = None) -> list[BlockResult]:
-    """phi_U of each block, or phi_H on inputs that both models see; of so many units of one model, if given."""
+def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[BlockResult]:
+    """phi_U of each block, or phi_H on inputs that both models see."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
     def prepared(gate: Array, up: Array, down: Array) -> OrderedRows | None:
@@ -306,9 +304,7 @@ def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator, units: int |
 
     sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
     return [
-        get(name).without(i, [])
-        if None in rows
-        else correlation_with_identity(*rows, i, int(rng.integers(2**31)), units=units)
+        get(name).without(i, []) if None in rows else correlation_with_identity(*rows, i, int(rng.integers(2**31)))
         for i, rows in enumerate(sides)
     ]
 
@@ -410,30 +406,17 @@ def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
     ]
 
 
-def settled(results: Sequence[BlockResult]) -> float | None:
-    """log10 p of phi_U of one block after the other, until their e-values reject (``--until-settled``)."""
-    read, p = 0, 0.0
-    while read < len(results) and p > np.log10(LEVEL):
-        read += 1
-        p = evalues.anytime_log10_p(independent(results[:read]))
-    return None if get("phi_u").outcome(results[:read]).detail.withheld else p
-
-
 def verdicts(a: Mlps, b: Mlps, rng: np.random.Generator) -> dict[str, list[float | None]]:
     """`smallest_levels` of what `provlab compare` says of one pair, by how much of it is read.
 
-    All blocks, one (``--blocks 0``), one after the other (``--until-settled``), or half of each block's units among all
-    of the other (``--units``). The last two ask phi_U alone, which reads the order.
+    All blocks, or one (``--blocks 0``).
     """
     results = {name: in_order(name, a, b, rng) for name in ("phi_u", "phi_h")}
     results |= matched(("phi_match", "phi_match_unsigned"), a, b, rng)
     rows = {"phi_unseen": by_embeddings("phi_unseen", a, b, rng)}
-    half = in_order("phi_u", a, b, rng, units=a.up.shape[1] // 2)
     tested = {
         "compare": {name: get(name).outcome(some).log10_p for name, some in results.items()} | rows,
         "compare_block": {name: get(name).outcome(some[:1]).log10_p for name, some in results.items()} | rows,
-        "compare_settled": {"phi_u": settled(results["phi_u"])},
-        "compare_units": {"phi_u": get("phi_u").outcome(half).log10_p},
     }
     return {way: smallest_levels(p) for way, p in tested.items()}
 
@@ -475,7 +458,7 @@ STATISTICS: dict[str, Callable[[Mlps, Mlps, np.random.Generator], float | None]]
     for name in names
 }
 #: ways of `provlab compare`, measured together; two rows of each, *rejected*, and that or *by order alone*
-WAYS = ("compare", "compare_block", "compare_settled", "compare_units")
+WAYS = ("compare", "compare_block")
 ACCUSED = ("", "_by_order")
 MEASURED = (*STATISTICS, "identify", "identify_kin", *(f"{way}{row}" for way in WAYS for row in ACCUSED))
 _UNKNOWN = tuple(f"sorted-{rule}" for rule in UNKNOWN)
@@ -519,7 +502,7 @@ def sorted_copy(source: str, rule: Callable[[Array], Array], folder: Path) -> st
 def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tuple[int, int, int]]:
     """As `rates`, by all pairs of trained strangers as `provlab compare` has them, and the shape of these models.
 
-    One block is the second one, and 128 of the 192 units are matched.
+    One block is the second one.
     """
     with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
         rule = UNKNOWN.get(case.removeprefix("zoo-sorted-"))
@@ -529,7 +512,6 @@ def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tu
         settings: dict[str, dict[str, Any]] = {
             "compare": {"statistics": DEFAULT},
             "compare_block": {"statistics": DEFAULT, "blocks": [1]},
-            "compare_units": {"statistics": ["phi_u"], "units": 128},
         }
         log10_p: dict[str, list[float | None]] = {}
         for way, options in settings.items():
@@ -538,8 +520,6 @@ def of_zoo(case: str, n_models: int = N_ZOO) -> tuple[dict[str, list[float]], tu
                 pairs.setdefault((record.a, record.b), {})[record.statistic] = record.outcome
             for results in pairs.values():
                 levels = {way: {name: outcome and outcome.log10_p for name, outcome in results.items()}}
-                if way == "compare" and (phi_u := results["phi_u"]):
-                    levels["compare_settled"] = {"phi_u": settled(phi_u.blocks)}
                 for row, p in levels.items():
                     for ending, value in zip(ACCUSED, smallest_levels(p), strict=True):
                         log10_p.setdefault(row + ending, []).append(value)

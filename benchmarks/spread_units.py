@@ -24,7 +24,8 @@ def cost() -> None:
     from provlab import zoo
     from provlab.models.predictions import next_token_log_probs
     from provlab.statistics import get
-    from provlab.statistics.base import Model, Options
+    from provlab.statistics.model import Model
+    from provlab.statistics.options import Options
     from provlab.statistics.text import encode
     from provlab.zoo.corpus import held_out_text
 
@@ -112,7 +113,7 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
 def sizes(n_pairs: int) -> None:
     """Print how many of so many pairs of strangers each statistic rejects at three levels."""
     from provlab.statistics import get
-    from provlab.statistics.base import Options
+    from provlab.statistics.options import Options
     from provlab_study.calibration.trained import N_BLOCKS, train_residual_pairs
 
     results: dict[str, list[float]] = {name: [] for name in STATISTICS}

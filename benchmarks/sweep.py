@@ -35,7 +35,7 @@ from provlab.models import anatomy as anatomy_module
 from provlab.models.architectures import classes
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import Permutation, write
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 KINDS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",

@@ -105,8 +105,6 @@ def test_too_little_text_is_said(models):
         ({"sequence_length": -3}, "sequence_length must be"),
         ({"n_permutations": "99"}, "n_permutations must be a whole number of at least 1, not '99'"),
         ({"n_block_permutations": True}, "n_block_permutations must be a whole number of at least 1, not True"),
-        ({"units": 1}, "units must be a whole number of at least 2, not 1"),
-        ({"units": 2.0}, "units must be"),
         ({"statistics": []}, r"statistics must be a list of one or more of phi_u, .*, not \[\]"),
         ({"statistics": "phi_u"}, "statistics must be a list .*, not 'phi_u'"),
         ({"statistics": ["phi_x"]}, "no statistic is called 'phi_x'; there are phi_u, phi_h"),
@@ -155,9 +153,9 @@ def test_expand_puts_the_zoo_in_the_order_of_its_tree():
 def test_every_documented_option_is_one():
     """The docstring of `compare` names its arguments; `study` has more: the pairs, and the workers.
 
-    One pair alone can be read until it is settled, or have all blocks compared with all.
+    One pair alone can have all blocks compared with all.
     """
-    alone = ("until_settled", "all_blocks")
+    alone = ("all_blocks",)
     more = ("models", "pairs", "memory", "workers", "executor")
     compare, study = (inspect.signature(function).parameters for function in (api.compare, studying.study))
     assert [name for name in list(compare)[2:] if name not in alone] == [name for name in study if name not in more]

@@ -22,7 +22,7 @@ from provlab import zoo
 from provlab.cli import main
 from provlab.cli.arguments import SETTINGS, parse_blocks
 from provlab.statistics import REGISTRY
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.publishing.claims import load_claims
 from provlab_study.publishing.results import Results
 
@@ -246,7 +246,7 @@ def test_a_block_of_zero_rows_is_left_out_and_named(run, inputs):
     bad = inputs.tensors(lambda tensors: tensors[UP][1:].zero_())
     status, out, err = run("compare", inputs.a, bad, *PHI_U)
     assert (status, err) == (0, "")
-    assert "block 1 is left out, as bad has fewer than two hidden units there" in " ".join(out.split())
+    assert "1 of 2 blocks: bad has fewer than two hidden units there" in " ".join(out.split())
 
 
 def test_another_package_adds_a_command(run, monkeypatch, tmp_path):

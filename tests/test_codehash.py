@@ -14,7 +14,8 @@ from provlab.engine.table import ResultCache
 from provlab.modeldiff import ladder, moves, nll, sampler
 from provlab.models import architectures, disguise
 from provlab.statistics import phi_u
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 
 PACKAGE = {
     "__init__": "",

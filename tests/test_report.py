@@ -22,7 +22,7 @@ from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.report.views import Table
 from provlab.statistics import USUAL
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
 
 WHOLE = {"phi_jsd", "phi_unseen"}  # statistics that compare no block with a block

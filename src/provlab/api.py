@@ -9,16 +9,16 @@ from provlab import plugins
 from provlab import statistics as registry
 from provlab.engine.all_blocks import able
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
-from provlab.engine.sequential import until_settled as read_until_settled
 from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint, identical
 from provlab.report.comparison import Comparison
-from provlab.report.family import LEVEL, FamilyOfTests, check_primary
+from provlab.report.family import FamilyOfTests, check_primary
 from provlab.report.views import describe
-from provlab.statistics.base import Options
+from provlab.statistics import quick as few
 from provlab.statistics.flaws import ORDER_FREE
+from provlab.statistics.options import Options
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -82,8 +82,8 @@ def compare(
     blocks: Sequence[int] | None = None,
     primary: str | None = None,
     fdr: bool = False,
-    until_settled: bool = False,
     all_blocks: bool = False,
+    quick: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -107,13 +107,12 @@ def compare(
         description. By default all statistics on all pairs are one family.
     fdr : bool
         Control the false discovery rate (Benjamini-Yekutieli) in place of the family-wise error (Holm).
-    until_settled : bool
-        Read blocks in a seeded order and stop once their e-values reject, for one statistic of weights: the primary
-        one, or the only one named. The p-value is valid whenever reading stops.
     all_blocks : bool
         Compare every block of one model with every block of the other, by phi_u, and by phi_match and its unsigned form
         where both have gates: those of them that are asked. Done unasked where the two are of unequal depth; the
         p-value is the smallest, by Holm over all pairs of blocks.
+    quick : bool
+        Read a few whole blocks, drawn by both models' digests, and 256 tokens (`provlab.statistics.quick`).
     text : str, optional
         Held-out text for phi_jsd and phi_match; by default prose that no zoo model was trained on.
     store : Store, optional
@@ -123,46 +122,37 @@ def compare(
     progress : float
         Show a bar on stderr, at most once in so many seconds; 0 or False shows none.
     **settings
-        Fields of `provlab.statistics.base.Options`: seed, units, device, dtype, n_permutations, ...
+        Fields of `provlab.statistics.options.Options`: seed, device, dtype, n_permutations, ...
 
     Raises
     ------
     ProvlabError
         If a model cannot be opened, or no statistic applies; the message names the way out.
     """
-    options = Options(**settings)  # type: ignore[arg-type]
-    names = registry.checked_names(statistics, units=options.units)
+    options = Options(**(few.SETTINGS if quick else {}) | settings)
+    names = registry.checked_names(statistics)
     check_primary(primary, names)
-    if until_settled:
-        names = [primary] if primary else names
-        if len(names) > 1:
-            raise ParameterError("blocks are read until settled for one statistic; name it by primary or --primary")
-    if all_blocks and (blocks is not None or until_settled):
-        raise ParameterError("all blocks are compared with all; leave out blocks and until_settled, or all_blocks")
+    if all_blocks and (blocks is not None or quick):
+        raise ParameterError("all blocks are compared with all; leave out blocks and quick, or all_blocks")
+    few.check(quick, blocks)
     a, b = str(a), str(b)
     if a == b:  # answered without a test
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
-    in_part = registry.hashes_nothing(names, options.units)
-    opened = open_models([a, b], allow_pickle=allow_pickle, strict=True, in_part=in_part)
+    opened = open_models([a, b], allow_pickle=allow_pickle, strict=True)
+    blocks = few.blocks(opened.models.values(), seed=options.seed) if quick else blocks
     names = names if statistics else fitting(opened, names)
-    whole = options.units is None and not until_settled
-    if statistics is None and whole and _units_may_be_spread(opened):  # known before any test is made
+    if statistics is None and _units_may_be_spread(opened):  # known before any test is made
         names = [*names, "phi_anchor"]
     options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
-    if until_settled:
-        records = [
-            read_until_settled(opened, names[0], options, level=LEVEL, store=store, blocks=blocks, progress=progress)
-        ]
-    else:
-        records = []
-        depths = {model.anatomy.n_blocks for model in opened.models.values()}
-        if blocks is None and (all_blocks or len(depths) > 1):
-            everywhere = able(names, list(opened.models.values()), explicit=all_blocks)
-            records = run_pairs(opened, everywhere, options, store=store, all_blocks=True, progress=progress)
-        left = [name for name in names if name not in {record.statistic for record in records}]
-        records += run_pairs(opened, left, options, store=store, blocks=blocks, progress=progress)
-        records.sort(key=lambda record: names.index(record.statistic))
+    records = []
+    depths = {model.anatomy.n_blocks for model in opened.models.values()}
+    if blocks is None and (all_blocks or len(depths) > 1):
+        everywhere = able(names, list(opened.models.values()), explicit=all_blocks)
+        records = run_pairs(opened, everywhere, options, store=store, all_blocks=True, progress=progress)
+    left = [name for name in names if name not in {record.statistic for record in records}]
+    records += run_pairs(opened, left, options, store=store, blocks=blocks, progress=progress)
+    records.sort(key=lambda record: names.index(record.statistic))
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong

@@ -27,7 +27,7 @@ from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
 from provlab.models.checkpoint import identical
 from provlab.report.difference import Difference
 from provlab.report.views import describe
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 
 def diff(

@@ -15,7 +15,7 @@ from provlab.errors import InputError, NotComparableError, nearest
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
 from provlab.forest.result import Family, Forest, bridge
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.studying import expand, train_missing
 
 
@@ -61,7 +61,7 @@ def tree(
         return run_pairs(opened, [name], with_text(options, [name], text), pairs=pairs, **engine)
 
     records, names = tested(statistic), [statistic]
-    if withheld := {(r.a, r.b): None for r in records if r.outcome and r.outcome.detail.withheld}:
+    if withheld := {(r.a, r.b): None for r in records if r.outcome and r.outcome.log10_p is None and r.outcome.why}:
         records = [r for r in records if (r.a, r.b) not in withheld] + tested("phi_match", list(withheld))
         names.append("phi_match")
     log10_p = {(r.a, r.b): r.outcome.log10_p for r in records if r.outcome and r.outcome.log10_p is not None}

@@ -15,7 +15,8 @@ from provlab.models import part
 from provlab.report.family import check_primary
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Options
+from provlab.statistics import quick as few
+from provlab.statistics.options import Options
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
@@ -56,6 +57,7 @@ def study(
     pairs: Sequence[tuple[str, str]] | None = None,
     primary: str | None = None,
     fdr: bool = False,
+    quick: bool = False,
     text: str | None = None,
     store: Store | None = None,
     allow_pickle: bool = False,
@@ -67,7 +69,7 @@ def study(
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
-    With `pairs`, only these are tested; each names two of the models.
+    With `pairs`, only these are tested; each names two of the models. A `quick` look reads the same few blocks of all.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
@@ -79,8 +81,10 @@ def study(
     `concurrent.futures`, such as a Dask cluster's `Client(address).get_executor(pure=False)`; records are the same. A
     script that asks for workers must stand under ``if __name__ == "__main__":``.
     """
+    settings = (few.SETTINGS if quick else {}) | settings
     options = Options(**settings, elsewhere=executor is not None)  # type: ignore[arg-type]
-    names = registry.checked_names(statistics, units=options.units)
+    names = registry.checked_names(statistics)
+    few.check(quick, blocks)
     check_primary(primary, names)
     models = expand(models)
     for pair in pairs or ():
@@ -89,8 +93,8 @@ def study(
     check_sources(models)
     budget_for(memory)  # refuses what is no size
     train_missing(models)
-    in_part = registry.hashes_nothing(names, options.units)
-    opened = open_models(models, allow_pickle=allow_pickle, in_part=in_part)
+    opened = open_models(models, allow_pickle=allow_pickle)
+    blocks = few.blocks(opened.models.values(), seed=options.seed) if quick else blocks
     names = names if statistics else fitting(opened, names)
     options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
     records = run_pairs(

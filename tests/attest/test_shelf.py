@@ -13,7 +13,7 @@ from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 from provlab.attest import fingerprint, kin, shelf
 from provlab.errors import NotComparableError
 from provlab.kept import read_arrays, write_arrays
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 
 @pytest.fixture(scope="module")

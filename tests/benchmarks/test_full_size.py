@@ -29,7 +29,7 @@ def noisy(tmp_path_factory):
 def test_a_noisy_copy_is_found_unit_by_unit(noisy):
     """Every unit's cosine with its copy is near 0.89, with others at most 5 / sqrt(64): no unit can be mistaken."""
     assert noisy.right == (1.0, 1.0)
-    assert all(block.log10_p == pytest.approx(block.detail.floor) for block in noisy.blocks)
+    assert all(block.log10_p == pytest.approx(block.reach) for block in noisy.blocks)
 
 
 def test_independent_models_are_not_found():

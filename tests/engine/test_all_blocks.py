@@ -16,7 +16,7 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 BLOCKS = 3
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}
@@ -88,7 +88,7 @@ def test_an_identity_block_hides_nothing(models, deeper, compare):
     assert [block.log10_p for block in record.outcome.blocks] == pytest.approx(
         pvalues.holm(table.ravel()).reshape(3, 4).min(axis=1)
     )
-    assert record.outcome.floor <= record.outcome.log10_p
+    assert record.outcome.reach <= record.outcome.log10_p
     json.dumps(result.to_json(), allow_nan=False)
     assert "phi_match" in str(result)
     assert result._repr_html_()
@@ -133,8 +133,8 @@ def test_refusals(models, compare):
     a, b = models["base"], models["tuned"]
     with pytest.raises(ParameterError, match="phi_match, where both models have gates, or phi_u; name one"):
         compare(a, b, "phi_h", all_blocks=True)
-    for other in ({"blocks": [0]}, {"until_settled": True}):
-        with pytest.raises(ParameterError, match="leave out blocks and until_settled"):
+    for other in ({"blocks": [0]}, {"quick": True}):
+        with pytest.raises(ParameterError, match="leave out blocks and quick"):
             compare(a, b, "phi_u", all_blocks=True, **other)
 
 
@@ -156,7 +156,7 @@ def test_a_block_of_zeros_is_left_out_and_counted(models, deeper, compare, new_m
     result = compare(models["base"], nothing, "phi_u")
     assert result.outcome == "could not be tested"
     assert result.records[0].outcome.log10_p is None
-    assert "fewer than two hidden units" in result.records[0].outcome.detail.withheld
+    assert "fewer than two hidden units" in result.records[0].outcome.why
 
 
 def test_stored_pairs_are_found_again(models, deeper, tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ from provlab.engine.store import Store
 from provlab.engine.workers import completed
 from provlab.errors import InputError, ParameterError, WorkerError
 from provlab.models.counting import counting
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 FREE = Budget(10**9, False, 0, 1)
 STATISTICS = ["phi_u", "phi_h", "phi_match", "phi_l2"]

@@ -21,7 +21,7 @@ WIDTH, HIDDEN, MODELS = 4096, 256, 12
 STUDY = """
 import json, sys
 from provlab.models.counting import counting
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.engine import memory
 from provlab.engine.pairs import open_models, run_pairs
 

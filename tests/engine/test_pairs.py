@@ -24,7 +24,7 @@ from provlab.models import loading
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.steps import BATCH
 from provlab.statistics import REGISTRY
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PhiU, UpProjections
 
 SMALL = {"n_permutations": 3, "n_block_permutations": 3, "n_sequences": 2, "sequence_length": 8}
@@ -84,7 +84,7 @@ def test_a_finished_study_reads_no_tensor(models, options, tensors_read, tmp_pat
 
 SCRIPT = """
 import sys, time
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PhiU
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
@@ -353,14 +353,14 @@ def test_one_folder_written_in_two_ways_is_one_model(models):
 def test_a_copy_is_another_model(models, spoilt, options):
     """Two folders with the same content are a question that may be asked."""
     (record,) = run([models["base"], str(spoilt)], ["phi_u"], options)
-    assert record.outcome.log10_p == record.outcome.floor
+    assert record.outcome.log10_p == record.outcome.reach
 
 
 def test_float16_on_the_shelf_is_read_as_it_is(models, new_model, save_model, options, tmp_path):
     """A checkpoint in half precision gives the p-value of its rounded weights, not an error."""
     half = str(save_model(new_model(1).to(torch.bfloat16), tmp_path / "half"))
     (record,) = run([models["base"], half], ["phi_u"], options)
-    assert record.outcome.log10_p == record.outcome.floor
+    assert record.outcome.log10_p == record.outcome.reach
 
 
 def test_a_bar_says_how_long_only_once_it_can_know(monkeypatch):

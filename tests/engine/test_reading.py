@@ -32,7 +32,8 @@ from provlab.models.held import Held
 from provlab.models.room import Stack
 from provlab.planning.study import plan, whole_bytes
 from provlab.statistics import REGISTRY, get, phi_match
-from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.model import Model, tensor_bytes
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import UpProjections
 
 WIDTH, HIDDEN, BLOCKS = 24, 48, 3  # of the tiny models

@@ -16,7 +16,6 @@ from provlab import growing
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import estimate, families, grow, measure, merges, root, rows
-from provlab.statistics.results import withheld
 
 D = 32
 ABOUT = ("squares", "kurtosis", "gains")
@@ -423,7 +422,7 @@ def test_pairs_without_a_p_value_since_both_are_sorted_are_tested_by_phi_match(f
         records = run_pairs(opened, names, *arguments, **settings)
         if names != ["phi_u"]:
             return records
-        return [replace(record, outcome=withheld(record.outcome, "both are sorted")) for record in records]
+        return [replace(record, outcome=record.outcome.without_p("both are sorted")) for record in records]
 
     monkeypatch.setattr(growing, "run_pairs", sorted_pairs)
     result = provlab.tree(inner(family, "a", "b"), text=text, progress=False, n_sequences=4, sequence_length=16)

@@ -9,25 +9,25 @@ from typing import Any, NamedTuple
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
 from provlab.report.comparison import Comparison
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import FAILS, ClaimStatus, RunRecords
 
 
-def record(statistic, value, pair=("/a", "/b"), **detail):
-    """A record with this log10 p, None for none, or a text: why the statistic was refused."""
+def record(statistic, value, pair=("/a", "/b"), why=None, **detail):
+    """A record with this log10 p, None for none and `why`, or a text: why the statistic was refused."""
     if isinstance(value, str):
         return PairRecord(*pair, statistic, None, value)
-    floor = -2.0 if statistic == "phi_l2" else -300.0
-    return PairRecord(*pair, statistic, Outcome(0.5, value, (), floor, Detail(**detail)))
+    reach = 0.0 if value is None else -2.0 if statistic == "phi_l2" else -300.0
+    return PairRecord(*pair, statistic, Outcome(0.5, value, (), reach, why, Detail(**detail)))
 
 
 def comparison(log10_p, *, about=None, withheld=None, **family):
     """A comparison by statistic -> log10 p or why refused; facts of both models; statistic -> why withheld."""
     models = tuple({"source": source, "name": source[1:], **(about or {})} for source in ("/a", "/b"))
     records = [record(name, value) for name, value in log10_p.items()]
-    records += [record(name, None, withheld=reason) for name, reason in (withheld or {}).items()]
+    records += [record(name, None, why=reason) for name, reason in (withheld or {}).items()]
     return Comparison(models, tuple(records), Options(), **family)
 
 

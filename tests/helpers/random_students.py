@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.shared.retraining import as_views
 from provlab_study.shared.students import Point, Student
 

@@ -12,7 +12,7 @@ from provlab.models.architectures import classes, described
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.language import inferred, language_part
 from provlab.statistics import experts as of_experts
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 LABELS = sorted(TINY)
 

@@ -17,7 +17,9 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from provlab import compare
+from provlab.api import described
 from provlab.engine import jobs
+from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.reference import Reference
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError
@@ -26,6 +28,8 @@ from provlab.models import local
 from provlab.models.checkpoint import Checkpoint, register_scheme
 from provlab.models.counting import counting
 from provlab.models.formats import dtypes
+from provlab.report.comparison import Comparison
+from provlab.statistics.options import Options
 
 
 def test_reads_what_was_written(llama):
@@ -327,26 +331,28 @@ def test_each_file_that_a_tokenizer_is_made_from_decides_its_digest(llama, tmp_p
     assert len(digests) == 3
 
 
-def test_of_some_units_no_large_file_is_hashed_and_the_verdict_says_so(models, tmp_path, monkeypatch):
+def test_of_what_is_read_in_part_no_large_file_is_hashed(models, tmp_path, monkeypatch):
     """Weights that change are other weights to the store; the whole model has its digest as before."""
     monkeypatch.setattr(local, "_SMALL", 0)
     base, store = shutil.copytree(models["base"], tmp_path / "base"), Store(tmp_path / "results")
     size = (base / "model.safetensors").stat().st_size
 
-    def compared(**settings):
+    def compared(in_part):
         with counting() as count:
-            result = compare(base, models["tuned"], statistics=["phi_u"], store=store, progress=False, **settings)
+            opened = open_models([str(base), models["tuned"]], in_part=in_part)
+            records = tuple(run_pairs(opened, ["phi_u"], Options(), store=store, progress=False))
+            result = Comparison(described(opened), records, Options())
         return count.hashed, result
 
-    hashed, some = compared(units=10)
+    hashed, some = compared(True)
     assert hashed == 0
     assert [model["not_verified"] for model in some.models] == [["config.json", "model.safetensors"]] * 2
     assert some.models[0]["files"]["model.safetensors"] == {"sha256": None, "size": size}
     assert f"Files of {base} and {models['tuned']} were read in part, and their SHA-256 was not" in some.verdict()
-    assert compared(units=10)[1].records[0].keys == some.records[0].keys
+    assert compared(True)[1].records[0].keys == some.records[0].keys
     tiny_models.rewrite(base, lambda tensors: tensors["model.norm.weight"].mul_(1.001))
-    assert set(compared(units=10)[1].records[0].keys).isdisjoint(some.records[0].keys)
-    hashed, whole = compared()
+    assert set(compared(True)[1].records[0].keys).isdisjoint(some.records[0].keys)
+    hashed, whole = compared(False)
     assert hashed > 2 * size
     assert whole.models[0]["digest"] == Checkpoint.open(base).digest
     reference = Reference(str(base), some.models[1]["digest"], in_part=True)

@@ -20,7 +20,7 @@ from provlab.models import anatomy, hub
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import plan
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 
 def test_resolves_to_a_commit_and_reads_one_shard(serve, sharded):
@@ -331,19 +331,19 @@ def test_what_was_read_in_part_is_not_kept_for_the_verified_model(serve, models,
 def test_of_one_block_its_rows_alone_are_fetched(serve, models, large):
     """As planned before: rows of the one block, byte for byte, the header, and nothing else of the file."""
     server = serve(org__base=Repo(Path(models["base"])))
-    options = Options(units=10)
+    options = Options()
     sketch = shapes_of(["org/base", models["tuned"]])
     laid = plan(sketch.models, ["phi_u"], options, blocks=[1])
     assert laid.to_fetch(sketch) == {"org/base": 48 * 24 * 4, models["tuned"]: 0}
     server.log.clear()
-    settings = {"statistics": ["phi_u"], "units": 10, "blocks": [1]}
+    settings = {"statistics": ["phi_u"], "blocks": [1]}
     comparison = provlab.compare("org/base", models["tuned"], progress=False, **settings)
     whole = Checkpoint.open(models["base"])
     start = whole._weights.info("model.layers.1.mlp.up_proj.weight").start
     pieces = sorted(place for place in requested(server) if place[0] >= start)
     assert [first for first, _ in pieces] == list(range(start, start + 48 * 24 * 4, 1000))
     assert sum(size for _, size in pieces) == 48 * 24 * 4
-    assert comparison.records[0].outcome.blocks[0].detail.n == 10
+    assert comparison.records[0].outcome.blocks[0].detail.n == 48
     run = plan(sketch.models, ["phi_h"], options, blocks=[1])
     assert run.to_fetch(sketch)["org/base"] == (Path(models["base"]) / "model.safetensors").stat().st_size
 

@@ -12,7 +12,7 @@ import provlab
 from provlab.attest import folder
 from provlab.errors import InputError, ProvlabError
 from provlab.models.part import Part, split
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 WIDTH, UNITS, RANK = 16, 40, 8
 TEXT = {

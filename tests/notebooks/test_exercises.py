@@ -264,7 +264,7 @@ class Stage:
     tiny: Callable[[str], Path]
 
     def options(self) -> Any:
-        from provlab.statistics.base import Options
+        from provlab.statistics.options import Options
 
         return Options(seed=0, n_sequences=8, sequence_length=32, text=self.text)
 
@@ -336,7 +336,7 @@ def audited(stage: Stage) -> dict[str, Any]:
 
 def opened(stage: Stage) -> dict[str, Any]:
     """A pruned model's map, and its parent."""
-    from provlab.statistics.base import Model
+    from provlab.statistics.model import Model
     from provlab_study.shared.block_map import block_map
 
     parent, child = (Model.open(source) for source in ("zoo:spruce", "zoo:spruce-sheared"))

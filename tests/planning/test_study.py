@@ -19,7 +19,9 @@ from provlab.planning.stand_in import one_block, write_stand_in
 from provlab.planning.study import estimate, plan, summed
 from provlab.planning.trial import Trial, kinds_of, trial
 from provlab.statistics import REGISTRY, USUAL
-from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.base import Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult, Detail
 
 OPTIONS = Options()

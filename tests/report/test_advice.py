@@ -7,7 +7,7 @@ import pytest
 from provlab import api
 from provlab.statistics import flaws
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from provlab.forest.result import BRIDGE, MERGE, Edge, Family, Forest
 from provlab.report import card
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 KIN = {"phi_u": -250.0, "phi_h": -251.0, "phi_l2": -2.0, "phi_match": -240.0, "phi_unseen": -90.0}
 STRANGERS = {"phi_u": -0.4, "phi_h": -0.1, "phi_l2": -0.3, "phi_match": -0.2, "phi_match_unsigned": "needs a gate"}

@@ -12,14 +12,14 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import FamilyOfTests
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult, Detail, Outcome
 
 NAN = float("nan")
 
 
 def records(tests, pair=("/a", "/b")):
-    """Statistic -> p, with a floor of 0.01 for phi_l2 and one far below for the others."""
+    """Statistic -> p, with a reach of 0.01 for phi_l2 and one far below for the others."""
     return [record(name, float(np.log10(p)), pair) for name, p in tests.items()]
 
 
@@ -132,8 +132,8 @@ def test_a_primary_statistic_that_did_not_run_decides_nothing():
 def test_the_share_of_units_that_agree_stands_beside_the_p_value():
     """Over all blocks: (30 + 40) / (40 + 60)."""
     counts = [(30, 40), (40, 60)]
-    blocks = tuple(BlockResult(i, 1.0, -9.0, Detail(agree=k, n=n, floor=-50.0)) for i, (k, n) in enumerate(counts))
-    outcome = Outcome(1.0, -9.0, blocks, -99.0, Detail(paper_log10_p=-9.5))
+    blocks = tuple(BlockResult(i, 1.0, -9.0, -50.0, detail=Detail(agree=k, n=n)) for i, (k, n) in enumerate(counts))
+    outcome = Outcome(1.0, -9.0, blocks, -99.0, detail=Detail(paper_log10_p=-9.5))
     record = PairRecord("/a", "/b", "phi_u", outcome)
     item = Comparison(({"source": "/a"}, {"source": "/b"}), (record,), Options())
     sources = ("/a", "/b")

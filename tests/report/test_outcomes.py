@@ -21,11 +21,12 @@ from provlab.report.lineage import Lineage
 from provlab.report.outcome import ALIKE, OUTCOMES, REJECTIONS, ROUNDINGS
 from provlab.report.study_report import StudyReport
 from provlab.report.verdict import _smallest_share
-from provlab.statistics.base import CALIBRATED, Features, Options, Statistic
+from provlab.statistics.base import CALIBRATED, Features, Statistic
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
 from provlab.statistics.phi_u import PhiU, correlation_with_identity
-from provlab.statistics.results import BlockResult, Detail, Outcome
+from provlab.statistics.results import BlockResult, Outcome
 
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}
 
@@ -122,21 +123,19 @@ def test_outputs_as_those_of_kin_acquit_nobody(value, outcome):
         assert "No test of the weights rejects (Holm over 2 tests" in result.verdict()
 
 
-def blocks_of(name, log10_p, details):
-    """A record whose blocks have these details."""
-    blocks = tuple(BlockResult(i, 0.1, log10_p, detail) for i, detail in enumerate(details))
-    return replace(record(name, log10_p), outcome=Outcome(0.1, log10_p, blocks, -300.0))
+def reaching(name, log10_p, reach):
+    """A record that could have given this log10 p."""
+    return replace(record(name, log10_p), outcome=Outcome(0.1, log10_p, (), reach))
 
 
-@pytest.mark.parametrize("details", [[Detail(floor=-300.0, power=0.0)], [Detail(floor=0.0, power=-0.5)] * 2])
-def test_a_test_that_could_not_have_rejected_acquits_nobody(details):
-    """Its floor was as far down as ever, and nothing that stayed could have taken it there."""
-    silenced = blocks_of("phi_match_unsigned", -0.1, details)
+@pytest.mark.parametrize("reach", [0.0, -0.5])
+def test_a_test_that_could_not_have_rejected_acquits_nobody(reach):
+    silenced = reaching("phi_match_unsigned", -0.1, reach)
     result = replace(comparison({"phi_u": -0.3}), records=(record("phi_u", -0.3), silenced))
     assert result.outcome == "could not be tested"
     assert "Asked for, and could not have rejected: phi_match_unsigned." in result.verdict()
     assert "phi_match_unsigned cannot reject here: its smallest p is" in result.verdict()
-    able = blocks_of("phi_match_unsigned", -0.1, [Detail(floor=-300.0, power=-100.0)])
+    able = reaching("phi_match_unsigned", -0.1, -100.0)
     assert replace(result, records=(record("phi_u", -0.3), able)).outcome == "not rejected"
 
 
@@ -293,7 +292,7 @@ def test_strangers_that_were_sorted_by_one_rule_are_not_accused(rule, changed, n
     assert "rejected" not in part
 
 
-PARTS = ({"blocks": [0]}, {"units": 48}, {"until_settled": True})
+PARTS = ({"blocks": [0]}, {"quick": True})
 
 
 # A guard travels with the statistic ----------------------------------------------------------------------------------
@@ -320,7 +319,7 @@ class PhiDown(Statistic):
     def compare_block(self, a, b, block, options):
         partners = match(a.unit, b.unit).indices
         result = pvalues.spearman(partners)
-        return BlockResult(block, result.rho, result.log10_p, Detail(floor=pvalues.log10_floor(len(partners))))
+        return BlockResult(block, result.rho, result.log10_p, pvalues.log10_floor(len(partners)))
 
 
 class PhiDownChecked(PhiDown):
@@ -368,7 +367,7 @@ def test_with_the_check_sorted_strangers_get_no_p_value(own, sorted_pair, compar
     own(PhiDownChecked)
     outcome = compare(*sorted_pair, "phi_down_checked", "phi_u").records[0].outcome
     assert outcome.log10_p is None
-    assert "both models were sorted after training" in outcome.detail.withheld
+    assert "both models were sorted after training" in outcome.why
 
 
 def test_what_nobody_calibrated_decides_nothing(own, models, compare):
@@ -386,7 +385,7 @@ def test_what_nobody_calibrated_decides_nothing(own, models, compare):
 
 
 def opened(sources):
-    from provlab.statistics.base import Model
+    from provlab.statistics.model import Model
 
     return [Model.open(source) for source in sources]
 

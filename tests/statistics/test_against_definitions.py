@@ -155,6 +155,6 @@ def test_the_pairs_test_both_ends_of_the_scale(outcomes):
         for pair in PAIRS:
             outcome = outcomes[statistic, *pair]
             if pair in related:
-                assert outcome.floor < outcome.log10_p < -6, (statistic, pair)
+                assert outcome.reach < outcome.log10_p < -6, (statistic, pair)
             elif pair != ("tuned", "sibling"):
                 assert outcome.log10_p > -4, (statistic, pair)

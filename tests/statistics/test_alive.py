@@ -14,7 +14,7 @@ from provlab.models.counting import counting
 from provlab.planning.study import plan
 from provlab.statistics import get
 from provlab.statistics.alive import alive
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
 BY_MATCH = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_views", "median_max")

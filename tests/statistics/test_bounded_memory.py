@@ -10,7 +10,8 @@ from provlab.errors import InputError, NotComparableError
 from provlab.models.activations import mlp_activations, random_tokens, sample_positions
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 
 LENGTH = 32
 KEPT = 256

@@ -28,7 +28,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import logits
 from provlab.statistics import experts as of_experts
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity
 
@@ -99,7 +99,7 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     copy = weights[order] + 0.5 * rng.normal(size=weights.shape)
     result = best(experts(weights), experts(copy), 3, 0)
     assert (result.block, result.detail.experts, result.detail.n) == (3, 6, 240)
-    assert result.log10_p == pytest.approx(result.detail.floor)
+    assert result.log10_p == pytest.approx(result.reach)
     assert result.detail.agree > 230
     first, second = result.detail.pair
     assert order[int(second)] == int(first)
@@ -108,7 +108,7 @@ def test_permuted_experts_and_upcycled_ones_are_found():
     grown = weights[0] + 0.5 * rng.normal(size=(6, 40, 24))
     item = best(unit_rows(weights[0].astype(np.float32)), experts(grown), 0, 0)
     assert item.detail.experts == 6  # a single MLP meets each
-    assert item.log10_p == item.detail.floor < -40
+    assert item.log10_p == item.reach < -40
     cut = best(experts(weights[0].reshape(2, 20, 24)), unit_rows(weights[0].astype(np.float32)), 0, 0)
     assert cut.detail.n == 40
     assert cut.log10_p < -17
@@ -133,7 +133,7 @@ def test_a_dense_model_and_the_experts_grown_from_it(tmp_path):
     assert config["num_hidden_layers"] == 2
     sources = [str(dense), str(grown), str(stranger)]
     grew, none, not_either = run_pairs(open_models(sources), ["phi_u"], Options(), progress=False)
-    assert grew.outcome.log10_p == pytest.approx(grew.outcome.floor)
+    assert grew.outcome.log10_p == pytest.approx(grew.outcome.reach)
     assert none.outcome.log10_p > -3
     assert not_either.outcome.log10_p > -3
 
@@ -229,12 +229,12 @@ def test_a_block_of_experts_without_units_is_left_out(side, tmp_path, text):
     names = ["phi_u", "phi_match", "phi_anchor"]
     for record in run_pairs(open_models(sources), names, options, progress=False):
         first, second = record.outcome.blocks
-        assert "block 0 is left out" in first.detail.withheld, record.statistic
-        assert first.log10_p == first.detail.floor == 0
+        assert "fewer than two hidden units" in first.why, record.statistic
+        assert first.log10_p == first.reach == 0
         assert second.log10_p < -20
         assert record.outcome.log10_p == get(record.statistic).aggregate([second]).log10_p
         if record.statistic != "phi_u":
-            assert ("the first has" in first.detail.withheld) == (side == 1)
+            assert ("the first has" in first.why) == (side == 1)
 
 
 @pytest.mark.parametrize("kind", ["faint units", "faint expert"])

@@ -13,7 +13,7 @@ from provlab import api
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 
 SIZES = {"n_sequences": 16, "sequence_length": 32, "progress": False}
@@ -51,8 +51,8 @@ def outcomes(a, b, text, names=FORMS):
 def test_no_copy_of_a_unit_accuses(models, framed, text, kind):
     for outcome in outcomes(models["base"], framed(kind), text).values():
         assert outcome.log10_p is None or outcome.log10_p > -2
-        if outcome.log10_p is None:
-            assert "write less than 5% of the output" in outcome.detail.withheld
+        if outcome.reach == 0:  # copies that may not count, or so many units that others may have been spread
+            assert "write less than 5% of the output" in outcome.why or "a copy each of whose units" in outcome.why
 
 
 def test_faint_copies_bite_where_every_agreement_counts(models, framed, text, monkeypatch):
@@ -89,10 +89,10 @@ def test_tied_gates_and_ups_are_no_evidence():
     assert (result.log10_p, result.detail.tied) == (0.0, [1.0, 1.0])
     outcome = PhiMatch().aggregate([result] * 3)
     assert outcome.log10_p is None
-    assert "too much alike" in outcome.detail.withheld
+    assert "too much alike" in outcome.why
     for cosine in (0.6, 0.65):  # below, sizes hold
         results = list(tied_pair(cosine, 100, rng))
-        assert not any(result.detail.withheld is not None for result in results)
+        assert not any(result.why for result in results)
         assert np.mean([result.log10_p <= np.log10(0.05) for result in results]) <= 0.11  # 5 of 100, 99.7%
 
 

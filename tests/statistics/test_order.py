@@ -17,7 +17,8 @@ from provlab.models.attacks.catalogue import Step
 from provlab.models.attacks.state import Aim, AttackedModel
 from provlab.models.checkpoint import Checkpoint
 from provlab.statistics import get, order
-from provlab.statistics.base import Options, aggregated
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows, dependent, findings, groups
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.results import BlockResult, Detail
@@ -86,9 +87,9 @@ def test_two_models_sorted_by_one_rule_have_no_p_value(make):
     outcome, as_they_stand = compared(a, b)
     assert as_they_stand < -4
     assert outcome.log10_p is None
-    assert outcome.floor is None
+    assert outcome.reach == 0
     assert all(finding["sorted"] and "up rows" in finding["by"] for finding in outcome.detail.order)
-    assert "both models were sorted after training" in outcome.detail.withheld
+    assert "both models were sorted after training" in outcome.why
     assert outcome.detail.paper_log10_p is None
 
 
@@ -209,16 +210,16 @@ def test_what_one_statistic_finds_takes_the_p_value_of_all_that_rest_on_order(by
     assert outcomes["phi_h"].detail.order[0]["by"] == "product of the lengths"
     for outcome in outcomes.values():
         assert outcome.log10_p is None
-        assert "both models were sorted after training" in outcome.detail.withheld
+        assert "both models were sorted after training" in outcome.why
 
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_it_does_so_wherever_it_stands_among_them(backwards):
-    sorts, other = record("phi_h", None, order=[{}, {}], withheld="sorted"), record("phi_u", -5.0, order=[{}, {}])
+    sorts, other = record("phi_h", None, order=[{}, {}], why="sorted"), record("phi_u", -5.0, order=[{}, {}])
     free = record("phi_match", -5.0)
     records = [sorts, other, free][:: -1 if backwards else 1]
-    withheld = {each.statistic: each.outcome.detail.withheld for each in _agreed(records)}
-    assert withheld == {"phi_h": "sorted", "phi_u": "sorted", "phi_match": None}
+    why = {each.statistic: each.outcome.why for each in _agreed(records)}
+    assert why == {"phi_h": "sorted", "phi_u": "sorted", "phi_match": None}
 
 
 def test_each_statistic_finds_a_sort_by_itself(by_rule):
@@ -238,9 +239,9 @@ def test_streams_that_are_sorted_have_no_p_value_by_phi_e_and_phi_l2():
     assert "embedding" in outcome.detail.order[0]["by"]
     sorted_stream = order.described({"length": np.arange(50.0)}, np.arange(50.0))
     drawn = order.described({"length": rng.normal(size=50)}, rng.normal(size=50))
-    detail = {"distances": [1.0, 2.0], "floor": -0.3, "order": [drawn, drawn]}
+    detail = {"distances": [1.0, 2.0], "order": [drawn, drawn]}
     for streams, p in (([sorted_stream] * 2, None), ([sorted_stream, drawn], np.log10(0.5))):
-        assert get("phi_l2").aggregate([BlockResult(0, 1.0, 0.0, Detail(**detail, stream=streams))]).log10_p == p
+        assert get("phi_l2").aggregate([BlockResult(0, 1.0, 0.0, detail=Detail(**detail, stream=streams))]).log10_p == p
 
 
 def test_blocks_that_repeat_are_one_block_to_phi_l2():
@@ -249,7 +250,7 @@ def test_blocks_that_repeat_are_one_block_to_phi_l2():
     drawn = [order.described({"length": rng.normal(size=50)}, rng.normal(size=50)) for rng in rngs]
     for second, p in ((drawn[0], 2 / 3), (drawn[1], 1 / 3)):
         blocks = [
-            BlockResult(block, -1.0, 0.0, Detail(distances=distances, order=[own] * 2, stream=[drawn[0]] * 2))
+            BlockResult(block, -1.0, 0.0, detail=Detail(distances=distances, order=[own] * 2, stream=[drawn[0]] * 2))
             for block, (own, distances) in enumerate([(drawn[0], [2.0, 1.0, 3.0]), (second, [1.0, 5.0, 9.0])])
         ]
         outcome = get("phi_l2").aggregate(blocks)

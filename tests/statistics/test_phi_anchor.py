@@ -16,7 +16,7 @@ from provlab.models.canonical import shares
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_anchor import BlockUnits, along
 from provlab.statistics.two_views import Views
 
@@ -65,7 +65,7 @@ def test_either_model_may_be_the_anchor_and_the_p_value_is_doubled():
     statistic = get("phi_anchor")
     first, second = (statistic.compare_block(*pair, 0, Options()) for pair in ((spread, whole), (whole, spread)))
     assert (first.detail.anchor, second.detail.anchor) == (0, 1)
-    assert first.log10_p == pytest.approx(first.detail.floor) == second.log10_p
+    assert first.log10_p == pytest.approx(first.reach) == second.log10_p
     known = get("phi_match_unsigned").compare_block(whole.views, whole.views, 0, Options())
     assert first.log10_p == pytest.approx(known.log10_p + np.log10(2))
     assert get("phi_match_unsigned").compare_block(spread.views, whole.views, 0, Options()).log10_p > -3
@@ -97,8 +97,8 @@ def test_experts_are_compared_as_one_mlp(tiny, text, tmp_path):
     options = Options(text=text, n_sequences=16, sequence_length=16)
     records = run_pairs(models, ["phi_anchor"], options, progress=False)
     itself, *others = (record.outcome for record in records)
-    assert itself.log10_p == pytest.approx(itself.floor)
-    assert itself.floor < -5
+    assert itself.log10_p == pytest.approx(itself.reach)
+    assert itself.reach < -5
     assert all(other.log10_p > -3 for other in others)
 
 

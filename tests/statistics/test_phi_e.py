@@ -12,7 +12,7 @@ from provlab.errors import NotComparableError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get, phi_e
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_e import PhiAxes
 
 NAMES = ("phi_e", "phi_axes", "stream_score")
@@ -56,12 +56,12 @@ def test_kin_and_what_hides_them(rng):
     }
     result = {way: {name: compared(name, base, made) for name in NAMES} for way, made in ways.items()}
     floor = -log10(factorial(WIDTH))
-    assert result["as it is"]["phi_e"].log10_p == pytest.approx(floor) == result["as it is"]["phi_e"].floor
+    assert result["as it is"]["phi_e"].log10_p == pytest.approx(floor) == result["as it is"]["phi_e"].reach
     for way in ("permuted", "signs", "rotated"):
         assert result[way]["phi_e"].log10_p > -4, way
     for way in ("as it is", "permuted", "signs"):
         assert result[way]["phi_axes"].value == 1.0
-        assert result[way]["phi_axes"].log10_p == result[way]["phi_axes"].floor < -50
+        assert result[way]["phi_axes"].log10_p == result[way]["phi_axes"].reach < -50
     assert result["rotated"]["phi_axes"].log10_p == 0
     for way in ways:
         assert result[way]["stream_score"].value > 0.9

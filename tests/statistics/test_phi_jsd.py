@@ -11,7 +11,7 @@ from provlab.models import steps
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.predictions import next_token_log_probs
 from provlab.statistics import phi_jsd
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_jsd import NextTokens, PhiJSD, jensen_shannon
 
 

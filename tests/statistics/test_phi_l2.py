@@ -21,7 +21,8 @@ from provlab.models.anatomy import of
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
 from provlab.statistics import phi_l2
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_l2 import BlockWeights, PhiL2, PhiL2Blocks, block_distances, draw_orders
 from provlab.statistics.results import BlockResult, Detail
 
@@ -114,7 +115,7 @@ def test_whole_model_permtest_is_the_naive_one(a, b, pieces, slab, models, tenso
     np.testing.assert_allclose(ours, [observed, *permuted], rtol=1e-6)
     p = (1 + sum(value >= observed for value in permuted)) / 10
     assert outcome.log10_p == pytest.approx(np.log10(p), abs=1e-12)
-    assert outcome.floor == pytest.approx(-1)
+    assert outcome.reach == pytest.approx(-1)
     assert (p == 0.1) == (a == "base" and b == "tuned")
 
 
@@ -216,7 +217,7 @@ def test_tensors_are_held_against_each_other_by_what_they_are_for(prefix, models
     assert [record.error for record in without] == [None, None]
     for item in without:
         assert item.outcome.value == pytest.approx(0.0, abs=1e-6)
-        assert item.outcome.log10_p == item.outcome.floor
+        assert item.outcome.log10_p == item.outcome.reach
     for item, same in zip(theirs, children, strict=True):
         assert item.outcome.value == pytest.approx(same.outcome.value, rel=1e-9)
         assert item.outcome.log10_p == same.outcome.log10_p
@@ -233,8 +234,8 @@ def test_a_block_of_experts_is_refused(models, monkeypatch):
 def test_more_permutations_than_agreed_are_not_mixed(models):
     """A block computed with another T cannot be summed with the rest: the sum must refuse, not broadcast."""
     blocks = [
-        BlockResult(0, -1.0, -1.0, Detail(distances=[1.0, 2.0])),
-        BlockResult(1, -1.0, -1.0, Detail(distances=[1.0])),
+        BlockResult(0, -1.0, -1.0, detail=Detail(distances=[1.0, 2.0])),
+        BlockResult(1, -1.0, -1.0, detail=Detail(distances=[1.0])),
     ]
     with pytest.raises(ValueError, match="shape"):
         PhiL2().aggregate(blocks)
@@ -249,8 +250,8 @@ def test_the_blocks_as_a_statistic_of_their_own(models):
         p = [10**block.log10_p for block in own.outcome.blocks]
         expected = np.log10(stats.combine_pvalues(p, method="fisher").pvalue)
         assert own.outcome.log10_p == pytest.approx(expected, rel=1e-9)
-        assert all(block.detail.floor == pytest.approx(-3) for block in own.outcome.blocks)
-        assert own.outcome.floor < -6 < whole.outcome.floor
+        assert all(block.reach == pytest.approx(-3) for block in own.outcome.blocks)
+        assert own.outcome.reach < -6 < whole.outcome.reach
     assert records[3].outcome.log10_p < -5  # base and tuned
     assert records[4].outcome.log10_p > -3
 

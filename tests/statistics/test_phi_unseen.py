@@ -9,7 +9,7 @@ from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 from provlab.arrays import on
 from provlab.errors import NotComparableError
 from provlab.statistics import get, phi_unseen
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_unseen import LEAST, untrained
 
 FLOOR = -log10(factorial(UNSEEN))

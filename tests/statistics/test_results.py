@@ -1,6 +1,7 @@
 """Results of statistics: what is kept of them is read back as it was, whichever version kept it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,13 +9,28 @@ import pytest
 from provlab.engine.store import Store
 from provlab.engine.table import ResultCache
 from provlab.errors import NotComparableError, ParameterError
+from provlab.inference import pvalues
 from provlab.statistics import get
-from provlab.statistics.base import Options, aggregated
-from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, withheld
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.options import Options
+from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, reachable, silence
 
-# written by the version that kept details as they came, before they had fields
-KEPT = {"block": 2, "value": 0.5, "log10_p": -3.0, "detail": {"n": 8, "agree": 3, "floor": -4.6, "order": [{}, {}]}}
-MEASURED = {"block": None, "value": 0.1, "log10_p": None, "detail": {"kept": 7, "rows": 9, "readable": True}}
+KEPT = {
+    "block": 2,
+    "value": 0.5,
+    "log10_p": -3.0,
+    "reach": 0.0,
+    "why": "silenced",
+    "detail": {"n": 8, "agree": 3, "order": [{}, {}]},
+}
+MEASURED = {
+    "block": None,
+    "value": 0.1,
+    "log10_p": None,
+    "reach": 0.0,
+    "why": None,
+    "detail": {"kept": 7, "rows": 9, "readable": True},
+}
 
 
 @pytest.mark.parametrize("record", [KEPT, MEASURED])
@@ -35,7 +51,7 @@ def test_a_field_under_own_is_refused_since_it_would_be_read_back_as_the_field()
 
 def test_a_store_gives_back_a_result_with_its_matching(tmp_path):
     cache = ResultCache(Store(tmp_path), get("phi_u"), Options())
-    result = BlockResult(2, 0.5, -3.0, Detail(n=3, agree=1, floor=-0.8), np.array([2, 0, 1]))
+    result = BlockResult(2, 0.5, -3.0, -0.8, detail=Detail(n=3, agree=1), matching=np.array([2, 0, 1]))
     cache.store.put("ab", result.as_record(), result.matching)
     kept = cache.get("ab")
     assert kept == result
@@ -43,14 +59,15 @@ def test_a_store_gives_back_a_result_with_its_matching(tmp_path):
 
 
 def test_details_are_joined_and_the_second_says_what_both_know():
-    joined = Detail(n=4, floor=-1.0, own={"a": 1}) | Detail(floor=-2.0, said="so", own={"b": 2})
-    assert joined == Detail(n=4, floor=-2.0, said="so", own={"a": 1, "b": 2})
+    joined = Detail(n=4, agree=1, own={"a": 1}) | Detail(agree=2, said="so", own={"b": 2})
+    assert joined == Detail(n=4, agree=2, said="so", own={"a": 1, "b": 2})
 
 
 def test_a_p_value_without_what_its_aggregate_needs_is_refused_in_one_line():
     """A statistic of a reader's own may forget it, and older records may lack it."""
-    with pytest.raises(MissingDetailError, match="holds no floor") as raised:
-        aggregated([BlockResult(0, 0.5, -3.0), BlockResult(1, 0.5, -3.0)])
+    first, second = (BlockResult(i, 0.5, -3.0, -9.0, detail=Detail(order=[{}] * (1 - i) or None)) for i in (0, 1))
+    with pytest.raises(MissingDetailError, match="holds no order") as raised:
+        aggregated([first, second])
     assert isinstance(raised.value, NotComparableError)
 
 
@@ -58,14 +75,60 @@ def test_a_result_at_a_pair_of_blocks_has_no_block_that_can_be_counted():
     assert BlockResult.from_record(KEPT | {"block": [1, 2]}).block is None
 
 
-def test_the_power_is_what_can_be_reached_where_it_is_known():
-    assert (Detail(floor=-4.6).reach, Detail(floor=-4.6, power=-2.0).reach, Detail().reach) == (-4.6, -2.0, None)
-    assert Detail(floor=-4.6, power=0.0).reach == 0.0
+def blocks(*reaches, log10_p=-0.3):
+    """Blocks of a pair by their reach; those that reach nothing say why, and have p = 1 if `log10_p` is 0."""
+    return [
+        BlockResult(i, 0.1, log10_p, reach, None if reach else "decoys agree", Detail(n=20, paper_log10_p=0.0))
+        for i, reach in enumerate(reaches)
+    ]
 
 
-def test_a_p_value_is_withheld_in_all_its_forms():
-    outcome = withheld(Outcome(0.5, -3.0, (), -4.6, Detail(paper_log10_p=-2.7, n=8)), "sorted")
-    assert (outcome.log10_p, outcome.floor, outcome.detail) == (None, None, Detail(n=8, withheld="sorted"))
+@pytest.mark.parametrize(
+    ("reaches", "left"),
+    [
+        ([-9.0, -9.0, -9.0], [-9.0, -9.0, -9.0]),
+        ([-9.0, 0.0, -5.0, -7.0], [0.0, 0.0, -5.0, -7.0]),  # the strongest may be the next
+        ([0.0, 0.0, 0.0, -9.0, -9.0, -9.0, -9.0, -5.0], [0.0] * 6 + [-9.0, -5.0]),
+        ([0.0] * 5 + [-9.0] * 3, [0.0] * 8),
+        ([0.0, -9.0], [0.0, 0.0]),
+    ],
+)
+def test_who_silenced_blocks_may_silence_as_many_others(reaches, left):
+    """By hand: with 3 of 8 silent two speak, with 5 of 8 none."""
+    assert reachable(reaches).tolist() == left
+
+
+def test_a_pair_reaches_what_its_blocks_do_by_the_same_aggregation_as_p():
+    speaking = aggregated(blocks(-9.0, -9.0, 0.0, -9.0))
+    assert speaking.reach == pytest.approx(float(pvalues.fisher(np.array([0.0, -9.0, 0.0, -9.0]))))
+    assert speaking.log10_p == pytest.approx(float(pvalues.fisher(np.full(4, -0.3))))
+    assert speaking.why is None
+
+
+def test_a_pair_with_most_blocks_silent_keeps_a_valid_p_value_and_reaches_nothing():
+    silent = aggregated(blocks(-9.0, 0.0, 0.0))
+    assert silent.log10_p == pytest.approx(float(pvalues.fisher(np.full(3, -0.3))))
+    assert (silent.reach, silent.why) == (0.0, "2 of 3 blocks: decoys agree")
+
+
+def test_where_no_block_says_anything_and_none_could_there_is_no_p_value():
+    nothing = aggregated(blocks(0.0, 0.0, log10_p=0.0))
+    assert (nothing.log10_p, nothing.reach, nothing.why) == (None, 0.0, "2 of 2 blocks: decoys agree")
+    assert aggregated(blocks(0.0, 0.0)).log10_p < 0  # what is valid stays
+    assert aggregated(blocks(0.0, -9.0, log10_p=0.0)).log10_p == 0.0  # one could have spoken
+
+
+def test_the_reason_of_most_is_the_pairs():
+    three = [
+        replace(block, why=why) for block, why in zip(blocks(0.0, 0.0, 0.0), ("few", "faint", "faint"), strict=True)
+    ]
+    assert silence(three) == "3 of 3 blocks: faint"
+    assert silence(blocks(-9.0)) is None
+
+
+def test_a_p_value_is_taken_in_all_its_forms():
+    outcome = Outcome(0.5, -3.0, (), -4.6, detail=Detail(paper_log10_p=-2.7, n=8)).without_p("sorted")
+    assert (outcome.log10_p, outcome.reach, outcome.why, outcome.detail) == (None, 0.0, "sorted", Detail(n=8))
 
 
 def test_every_field_is_described():

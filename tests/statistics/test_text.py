@@ -10,7 +10,8 @@ import pytest
 
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.text import cut, shared_tokens, spellings
 from provlab_study.attack_lab.respelling import respelt
 

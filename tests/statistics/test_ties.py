@@ -11,7 +11,7 @@ from scipy import stats
 
 from provlab.inference.matching import unit_rows
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 COLUMNS = 16
 

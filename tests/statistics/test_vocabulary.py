@@ -11,7 +11,8 @@ from provlab.engine.store import Store
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.statistics import get, text
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.text import common_strings, spellings
 
 SIZE = 300
@@ -79,9 +80,9 @@ def test_a_study_draws_strings_that_all_have(models, disguised, options):
     sources = [models["base"], models["tuned"], str(disguised["permuted"]), str(disguised["extended"])]
     result = outcomes(options, *sources)
     itself = result[models["tuned"], str(disguised["permuted"]), "phi_h"]
-    assert itself.log10_p == pytest.approx(itself.floor)
+    assert itself.log10_p == pytest.approx(itself.reach)
     assert result[models["tuned"], str(disguised["permuted"]), "phi_match"].log10_p < -100
-    assert result[sources[2], sources[3], "phi_h"].log10_p == pytest.approx(itself.floor)
+    assert result[sources[2], sources[3], "phi_h"].log10_p == pytest.approx(itself.reach)
 
 
 def test_one_numbering_draws_ids_as_before(models, disguised, options):

@@ -9,7 +9,7 @@ import pytest
 
 import provlab
 from provlab import statistics
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 PAGE = Path(__file__).parents[2] / "book" / "your_statistic.md"
 
@@ -62,5 +62,5 @@ def test_two_sorted_strangers_get_no_p_value(page):
     assert min(result.log10_p for result in blocks["sorted"]) < -10  # what the order alone does
     outcome = statistic.aggregate(blocks["sorted"])
     assert outcome.log10_p is None
-    assert outcome.detail.withheld is not None
+    assert outcome.why is not None
     assert statistic.aggregate(blocks["as trained"]).log10_p > -3

@@ -27,7 +27,7 @@ from provlab.kept import read_arrays, write_arrays
 from provlab.models.canonical import applied, merged, silu
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.phi_unseen import LEAST, centred, untrained

@@ -32,7 +32,7 @@ from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
 from provlab.report.family import LEVEL
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.phi_unseen import LEAST, centred
@@ -81,8 +81,8 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
         written = side.written[up.places].astype(np.float64)
         sides.append(Views(second, up, np.zeros((0, 0), np.int64), written, tied(second, up)))
     result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
-    if result.detail.withheld:
-        raise NotComparableError(result.detail.withheld)
+    if result.why:
+        raise NotComparableError(result.why)
     return float(result.log10_p or 0.0), ""
 
 

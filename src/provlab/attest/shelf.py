@@ -6,7 +6,7 @@ from pathlib import Path
 from provlab.attest.fingerprint import Fingerprint
 from provlab.attest.kin import Kin, answer
 from provlab.errors import CheckpointError, InputError, nearest
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 
 def add(sources: Sequence[str], shelf: Path, *, allow_pickle: bool = False) -> list[Path]:

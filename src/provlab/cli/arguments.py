@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MAX_BLOCKS = 10_000  # more than any model has: a mistyped range must not fill the memory
 
-#: option -> field of `provlab.statistics.base.Options`, which has the defaults; its type, name of its value, and help
+#: option -> field of `provlab.statistics.options.Options`, which has the defaults; its type, its value's name, and help
 SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
     "--device": (
         "device",
@@ -36,15 +36,11 @@ SETTINGS: dict[str, tuple[str, type, str | None, str]] = {
     ),
     "--dtype": ("dtype", str, None, "precision of activations (default: float32)"),
     "--seed": ("seed", int, None, "seed of random tokens and permutations (default: 0)"),
-    "--units": ("units", int, "K", "match K hidden units of each block among all of the other model (default: all)"),
     "--permutations": ("n_permutations", int, "T", "permutations of PERMTEST for phi_l2 (default: 99)"),
     "--sequences": ("n_sequences", int, "N", "input sequences for activations (default: 32)"),
     "--sequence-length": ("sequence_length", int, "N", "tokens in each sequence (default: 64)"),
     "--activation-tokens": ("activation_tokens", int, "N", "token positions kept, a fixed sample (default: 16384)"),
 }
-
-#: what ``--quick`` sets, unless it is given: a pair of 7B takes some minutes on two cores, by the tests that can
-QUICK: dict[str, Any] = {"units": 1024, "n_sequences": 4}
 
 _WRONG = re.compile(r"unrecognized arguments: (?:[^-]\S* )*(--?\S+)|invalid choice: '([^']*)'")  # as argparse says it
 _MISSING = re.compile(r"the following arguments are required: (.*)")
@@ -164,7 +160,7 @@ def add_statistics(parser: argparse.ArgumentParser) -> None:
     )
     for flag, (field, kind, metavar, what) in SETTINGS.items():
         parser.add_argument(flag, dest=field, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=what)
-    quick = f"--units {QUICK['units']} --sequences {QUICK['n_sequences']}, by the tests that can: large models, no GPU"
+    quick = "read a few whole blocks, drawn by the models' digests, and 256 tokens: large models, no GPU"
     parser.add_argument("--quick", action="store_true", help=quick)
     parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
 
@@ -307,11 +303,11 @@ def statistics(arguments: argparse.Namespace) -> dict[str, Any]:
         If ``--blocks`` is no list of blocks.
     """
     names = [name.strip() for listed in arguments.statistic or [] for name in listed.split(",") if name.strip()]
-    quick = QUICK if arguments.quick else {}
-    return quick | {
+    return {
         "statistics": names if arguments.statistic else None,
         "blocks": parse_blocks(arguments.blocks),
         "allow_pickle": arguments.allow_pickle,
+        **({"quick": True} if arguments.quick else {}),
         **{field: getattr(arguments, field) for field, *_ in SETTINGS.values() if hasattr(arguments, field)},
     }
 

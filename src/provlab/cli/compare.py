@@ -17,11 +17,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_family(parser)
     common.add_status(parser)
     parser.add_argument(
-        "--until-settled",
-        action="store_true",
-        help="read blocks in a seeded order and stop once they reject; one statistic of weights, blocks independent",
-    )
-    parser.add_argument(
         "--all-blocks",
         action="store_true",
         help="compare every block with every block, by phi_match and phi_u (done unasked where depths differ)",
@@ -37,7 +32,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     a, b = common.parted((arguments.a, arguments.b), arguments.part)
     common.check_models((a, b))
     settings = common.statistics(arguments) | common.family(arguments)
-    settings |= {"until_settled": arguments.until_settled, "all_blocks": arguments.all_blocks}
+    settings |= {"all_blocks": arguments.all_blocks}
     if arguments.text:
         settings["text"] = common.text("--text", arguments.text)
     comparison = compare(a, b, progress=common.seconds_between_bars(), **settings)

@@ -18,9 +18,10 @@ from provlab.engine.reference import Result
 from provlab.engine.table import JobTable, Missing, PairRecord
 from provlab.errors import NotComparableError, NoUnitsError, ParameterError, reason
 from provlab.inference import pvalues
-from provlab.statistics.base import Model
+from provlab.statistics import get
+from provlab.statistics.model import Model
 from provlab.statistics.order import of_pair
-from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
+from provlab.statistics.results import FEW, BlockResult, Detail, Outcome, reachable, silence
 
 _LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
 _SHOWN = 12  # pairs of blocks that a verdict names
@@ -31,8 +32,7 @@ Blocks = tuple[int, int]
 def able(names: Sequence[str], models: Sequence[Model], *, explicit: bool) -> list[str]:
     """Name those of these statistics that compare all blocks with all: how many tests there are is known before any.
 
-    These are phi_match, its unsigned form and phi_anchor, where all models have gates, and phi_u: each sees what the
-    others do not.
+    These say so by `Statistic.meets_all`; of models without gates, those that need none.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def able(names: Sequence[str], models: Sequence[Model], *, explicit: bool) -> li
         It is asked for, and none of them can.
     """
     gated = all(model.anatomy.has("gate") for model in models)
-    can = [name for name in names if gated and name in ("phi_match", "phi_match_unsigned", "phi_anchor")]
-    can += [name for name in names if name == "phi_u"]
+    tests = [get(name) for name in names]
+    can = [test.name for test in tests if test.meets_all and (gated or not test.needs_gates)]
     if explicit and not can:
         raise ParameterError("all blocks are compared by phi_match, where both models have gates, or phi_u; name one")
     return can
@@ -75,8 +75,8 @@ class AllBlocks(JobTable):
 
     def take(self, pair: Pair, place: Place, result: Result) -> None:
         """Two blocks that cannot be compared are no evidence, and end nothing."""
-        if place is not None and isinstance(result, BlockResult) and result.detail.left_out:
-            result = NoUnitsError(result.detail.withheld)
+        if place is not None and isinstance(result, BlockResult) and result.left_out:
+            result = NoUnitsError(result.why)
         if place is not None and isinstance(result, NotComparableError):
             self.refused.setdefault(pair, []).append(result)
         else:
@@ -120,19 +120,22 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
     for pair, result in results.items():
         log10_p[pair] = result.log10_p
     holm = pvalues.holm(log10_p.ravel()).reshape(shape)
-    floor = min(0.0, min(result.detail.needed("floor") for result in results.values()) + float(np.log10(holm.size)))
-    reached = {pair: float(result.detail.reach or 0.0) for pair, result in results.items()}
-    could = min(0.0, min(reached.values()) + float(np.log10(holm.size)))
+    could = np.zeros(shape)
+    for pair, result in results.items():
+        could[pair] = result.reach
+    tests = float(np.log10(holm.size))
     blocks = []
     for i, row in enumerate(holm):
         if compared := [(log10_p[i, j], j) for j in range(of_b) if (i, j) in results]:
             j = min(compared)[1]
             result = results[i, j]
-            nothing = all(reached[i, k] == 0 for _, k in compared)  # why no partner could have been found
-            kept = ("n", "agree", "of_units", "least", *("blind", "withheld") * nothing)
-            counts = {name: getattr(result.detail, name) for name in kept}
-            detail = Detail(**counts, floor=floor, power=could, partner=j)
-            blocks.append(BlockResult(i, result.value, float(row[j]), detail))
+            reach = min(0.0, float(could[i].min()) + tests)
+            detail = Detail(n=result.detail.n, agree=result.detail.agree, partner=j)
+            why = None if reach else result.why or FEW
+            blocks.append(BlockResult(i, result.value, float(row[j]), reach, why, detail))
+    # either model may have silenced some of its blocks: what is left of the weaker one
+    left = max(float(reachable(could.min(axis=axis)).min()) for axis in (0, 1))
+    reach = min(0.0, left + tests)
     everywhere: dict[str, Any] = {
         "shape": list(shape),
         "found": np.argwhere(holm <= np.log10(_LEVEL)).tolist(),
@@ -147,8 +150,9 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
         f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
     )
     best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
-    outcome = Outcome(best.value, best.log10_p, tuple(blocks), floor, Detail(all_blocks=everywhere, said=message))
+    why = None if reach else silence(blocks) or FEW
+    found = Detail(all_blocks=everywhere, said=message)
+    outcome = Outcome(best.value, best.log10_p, tuple(blocks), reach, why, found)
     orders = [result.detail.order for result in results.values() if result.detail.order is not None]
-    if orders and (about := of_pair(orders)[0]).withheld:
-        outcome = withheld(replace(outcome, detail=outcome.detail | about), about.withheld)
-    return outcome
+    about, both_sorted, _ = of_pair(orders) if orders else (Detail(), None, None)
+    return replace(outcome, detail=found | about).without_p(both_sorted) if both_sorted else outcome

@@ -32,7 +32,9 @@ from provlab.machine import Beside
 from provlab.models.counting import Count, counting
 from provlab.models.held import Held, once
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Features, Model, Options
+from provlab.statistics.base import Features
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult
 
 HERE = "this process"

@@ -15,7 +15,7 @@ import psutil
 from provlab.errors import ParameterError
 from provlab.models.anatomy import Anatomy
 from provlab.models.held import make_room
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 #: bytes that Python and the libraries take in a process that has done a little of everything: measured by the tests
 LIBRARIES = 600 * 10**6

@@ -31,8 +31,9 @@ from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.models import counting
 from provlab.models.held import holding
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options
-from provlab.statistics.results import BlockResult, withheld
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
+from provlab.statistics.results import BlockResult
 from provlab.statistics.text import common_strings, shared_tokens
 
 __all__ = [
@@ -297,14 +298,14 @@ def _agreed(records: list[PairRecord]) -> list[PairRecord]:
 
     phi_H sees sorts that phi_U, which reads fewer weights, does not.
     """
-    details = [((r.a, r.b), r.outcome.detail) for r in records if r.outcome]
-    why = {pair: detail.withheld for pair, detail in details if detail.order is not None and detail.withheld}
+    by_order = [(r, r.outcome) for r in records if r.outcome and r.outcome.detail.order is not None]
+    why = {(r.a, r.b): outcome.why for r, outcome in by_order if outcome.why and outcome.log10_p is None}
 
     def agreed(record: PairRecord) -> PairRecord:
-        outcome, pair = record.outcome, (record.a, record.b)
-        if pair not in why or not outcome or outcome.detail.order is None or outcome.detail.withheld:
+        outcome, both_sorted = record.outcome, why.get((record.a, record.b))
+        if not both_sorted or not outcome or outcome.detail.order is None or outcome.log10_p is None:
             return record
-        return replace(record, outcome=withheld(outcome, why[pair]))
+        return replace(record, outcome=outcome.without_p(both_sorted))
 
     return [agreed(record) for record in records]
 

@@ -17,7 +17,9 @@ from provlab.models.formats.dtypes import itemsize
 from provlab.models.room import load, save
 from provlab.models.steps import SharedRun, runs_by_blocks
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Features, Model, Options, numel
+from provlab.statistics.base import Features
+from provlab.statistics.model import Model, numel
+from provlab.statistics.options import Options
 
 
 class FeatureCache:

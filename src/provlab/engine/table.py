@@ -9,8 +9,10 @@ from provlab.engine.memory import Pair
 from provlab.engine.reference import Result
 from provlab.engine.store import Store
 from provlab.errors import PAIR_FAILURES, InputError, reason
-from provlab.statistics.base import Model, Options, Statistic
-from provlab.statistics.results import BlockResult, Outcome
+from provlab.statistics.base import Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
+from provlab.statistics.results import FIELDS, BlockResult, Outcome
 
 #: places and pairs that one job is to compare
 Missing = tuple[tuple[Place, ...], list[Pair]]
@@ -57,8 +59,9 @@ class OpenedModels:
 class ResultCache:
     """Finished results of one statistic, under a hash of all that their numbers depend on; none without a store.
 
-    A key is the hash of the statistic, the code behind it and what it reads of the options, of both digests (with those
-    of the tokenizers where it reads text), and of the place. A statistic that no file holds counts by its version.
+    A key is the hash of the statistic, the code behind it and what it reads of the options, of what fields a result has,
+    of both digests (with those of the tokenizers where it reads text), and of the place. A statistic that no file holds
+    counts by its version.
     """
 
     store: Store | None
@@ -91,7 +94,8 @@ class ResultCache:
     def _about(self, a: object, b: object) -> dict[str, object]:
         statistic = self.statistic
         parameters = statistic.parameters(self.options)
-        return {"statistic": statistic.name, "version": statistic.version, "a": a, "b": b, "parameters": parameters}
+        about = {"statistic": statistic.name, "version": statistic.version, "fields": FIELDS, "parameters": parameters}
+        return {**about, "a": a, "b": b}
 
 
 class JobTable:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.models.architectures import described
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 ROLE = "key_bias"
 Draws = Mapping[int, NDArray[np.floating]]  # block -> (d,)

@@ -29,7 +29,7 @@ from provlab.forest.result import (
     Family,
     named,
 )  # fmt: skip
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab.statistics.results import BlockResult
 from provlab.statistics.text import spellings
 

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.base import Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab.statistics.text import common, spellings
 
@@ -115,11 +117,11 @@ class KeptRows(Statistic):
         bound = max(coarse, as_coarse)
         kept, factor, readable = kept_rows(rows[first].astype(np.float64), others[second].astype(np.float64), bound)
         own = {"kept": len(kept), "rows": len(first), "tolerance": bound, "readable": readable}
-        return BlockResult(None, factor, None, Detail(own=own), first[kept])
+        return BlockResult(None, factor, detail=Detail(own=own), matching=first[kept])
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The one result, its rows with it."""
-        return Outcome(blocks[0].value, None, tuple(blocks), None, blocks[0].detail)
+        return Outcome(blocks[0].value, None, tuple(blocks), detail=blocks[0].detail)
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ class WeightDistance(Statistic):
         (own, about), (others, as_about) = a, b
         shared = [role for role, array in own.items() if role in others and array.shape == others[role].shape]
         apart = {role: float(np.square(own[role].astype(np.float64) - others[role]).sum()) for role in shared}
-        return BlockResult(block, sum(apart.values()), None, Detail(own={"apart": apart, "a": about, "b": as_about}))
+        return BlockResult(block, sum(apart.values()), detail=Detail(own={"apart": apart, "a": about, "b": as_about}))
 
     def aggregate(self, blocks: Any) -> Outcome:
         """The distance, and what was read of each model alone."""
@@ -201,5 +203,5 @@ class WeightDistance(Statistic):
             for side in "ab"
         }
         return Outcome(
-            float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), None, Detail(own=sides)
+            float(np.sqrt(sum(block.value for block in blocks))), None, tuple(blocks), detail=Detail(own=sides)
         )

@@ -14,7 +14,8 @@ from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
 from provlab.report.lineage import short_names
-from provlab.statistics.base import BY_THEOREM, Options
+from provlab.statistics.base import BY_THEOREM
+from provlab.statistics.options import Options
 
 if TYPE_CHECKING:
     from provlab.plots import Figure

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from provlab.forest.measure import COARSEST, SPACINGS
 from provlab.forest.merges import Distances, Merge
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 NEEDED = 0.95  # of the numbers must be explained
 ALONE = 0.01  # of the numbers, at least, must be explained by one change and by no other

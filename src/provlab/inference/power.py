@@ -9,7 +9,6 @@ or less. Blocks are combined by Fisher's method.
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from provlab.inference import pvalues
 
@@ -29,9 +28,7 @@ def units_that_count(floor: float) -> int:
     return high if floor < 0 else 1
 
 
-def smallest_share(
-    units: Sequence[int], counted: Sequence[int], log10_level: float, least: Sequence[int] = ()
-) -> float | None:
+def smallest_share(units: Sequence[int], counted: Sequence[int], log10_level: float) -> float | None:
     """Return the smallest share of units, common in each block, that is rejected with probability `POWER`.
 
     Parameters
@@ -40,9 +37,6 @@ def smallest_share(
         How many units of each block were matched, and how many of them could be evidence.
     log10_level
         At which the blocks together are rejected.
-    least
-        Where units of a block were drawn, how many of them must agree until any is evidence; 0 or empty: all were
-        matched, and the share of them that is common is the share of all.
 
     Returns
     -------
@@ -52,13 +46,10 @@ def smallest_share(
     n, m = (np.asarray(some, dtype=np.float64) for some in (units, counted))
     noise = np.random.default_rng(0).standard_normal((_DRAWS, len(n)))
     shares = np.arange(1, _STEPS + 1) / _STEPS
-    bar = np.asarray(least if len(least) else np.zeros(len(n)), dtype=np.float64)
-    luck = np.random.default_rng(1).standard_normal(noise.shape)  # of the draw of units
 
     def probability(share: float) -> float:
-        common: NDArray[np.float64] = share * n + (bar > 0) * luck * np.sqrt(n * share * (1 - share))  # (draws, blocks)
-        agreeing = np.where(common >= bar, np.clip(common - (n - m), 0, None), 0.0)
-        z = agreeing / m * np.sqrt(np.maximum(m - 1, 0)) + noise
+        agreeing = np.clip(share * n - (n - m), 0, None)  # (blocks,)
+        z = agreeing / m * np.sqrt(np.maximum(m - 1, 0)) + noise  # (draws, blocks)
         log10_p = pvalues.log10_p_normal(z)
         return float((pvalues.fisher(np.minimum(log10_p, 0), axis=1) <= log10_level).mean())
 

@@ -11,7 +11,8 @@ from provlab.planning.report import diff_card, numbers_of, study_card
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate
 from provlab.report.card import Card
-from provlab.statistics.base import Options
+from provlab.statistics import quick as few
+from provlab.statistics.options import Options
 from provlab.studying import expand
 
 
@@ -24,11 +25,14 @@ def study_plan(
     workers: int,
     allow_pickle: bool,
     progress: float,
+    quick: bool = False,
     **settings: Any,
 ) -> tuple[dict[str, Any], Card]:
     """Plan a study; arguments as of `provlab.study`."""
-    options = Options(**settings)
-    names = registry.checked_names(statistics, units=options.units)
+    few.check(quick, blocks)
+    options = Options(**(few.SETTINGS if quick else {}) | settings)
+    blocks = list(range(few.BLOCKS)) if quick else blocks  # which they are changes no size
+    names = registry.checked_names(statistics)
     budget = budget_for(memory, workers)
     sketch = shapes_of(expand(models), allow_pickle=allow_pickle)
     estimated = estimate(sketch.models, names, options, blocks=blocks, workers=workers, progress=progress)

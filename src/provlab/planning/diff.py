@@ -23,7 +23,7 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning.stand_in import write_stand_in
 from provlab.planning.trial import FEW, kinds_of
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 TRIED = 16  # sequences
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}

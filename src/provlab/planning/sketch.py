@@ -11,7 +11,7 @@ from provlab.models import anatomy
 from provlab.models.checkpoint import Checkpoint
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 SHAPE = "shape:"  # shape:llama-2-7b is a model of that shape that nobody has, shape:llama-2-7b*21 are so many
 _MANY = re.compile(r"(shape:[^*]+)\*(\d+)")

@@ -23,7 +23,7 @@ from provlab.models.formats.container import TensorInfo
 from provlab.models.formats.writing import write_safetensors
 from provlab.models.roles import TensorPart
 from provlab.models.weights import CONFIG
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 
 _DEVIATION = 0.02  # of the numbers, as initialisations have it
 _FLOATS = ("float64", "float32", "float16", "bfloat16")

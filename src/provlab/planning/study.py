@@ -23,8 +23,8 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.planning.sketch import Sketch
 from provlab.planning.trial import Trial, trial
 from provlab.statistics import get as get_statistic
-from provlab.statistics import hashes_nothing
-from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.model import Model, tensor_bytes
+from provlab.statistics.options import Options
 
 Pair = tuple[str, str]
 _HASHED = 2**26  # bytes that are hashed to time it
@@ -161,10 +161,6 @@ def plan(
     all_blocks
         As for `provlab.compare`; done unasked where two models are of unequal depth.
     """
-    for model in models.values():
-        # else it is known by its shape
-        if hashes_nothing(statistics, options.units) and isinstance(model.checkpoint, Checkpoint):
-            model.checkpoint.read_in_part()
     unequal = len(models) == 2 and len({model.anatomy.n_blocks for model in models.values()}) > 1 and blocks is None
     everywhere = able(statistics, list(models.values()), explicit=all_blocks) if all_blocks or unequal else []
     jobs = []

@@ -24,7 +24,8 @@ from provlab.planning.shapes import shape
 from provlab.planning.sketch import model_of
 from provlab.planning.stand_in import write_stand_in
 from provlab.statistics import get as get_statistic
-from provlab.statistics.base import Model, Options, tensor_bytes
+from provlab.statistics.model import Model, tensor_bytes
+from provlab.statistics.options import Options
 
 FEW = 512  # tokens of the stand-ins whose blocks are compared
 #: which no stand-in has a tokenizer for: ids are drawn

@@ -107,9 +107,7 @@ class Comparison(Tested):
         blocks = self.blocks_frame().dropna(subset=["log10_p"])
         series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
         ran = {record.statistic: record.outcome for record in self.records if record.outcome}
-        return plots.block_bars(
-            series, {name: min(float(block.detail.needed("floor")) for block in ran[name].blocks) for name in series}
-        )
+        return plots.block_bars(series, {name: min(block.reach for block in ran[name].blocks) for name in series})
 
     def drawn(self) -> "Figure | None":
         """Return the figure, if any block has a p-value."""

@@ -20,8 +20,8 @@ from provlab.errors import ParameterError
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
 from provlab.report.views import Report, numbers
-from provlab.statistics.base import UNCALIBRATED, Options
-from provlab.statistics.results import Outcome
+from provlab.statistics.base import UNCALIBRATED
+from provlab.statistics.options import Options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,9 +53,8 @@ class FamilyOfTests:
     ----------
     statistics : tuple of str
         The statistic of each test.
-    log10_p, floor : array
-        ``(tests,)`` float64: its p, and the smallest that it could have been given the units that stayed (`reach`); NaN
-        where there is none.
+    log10_p, reach : array
+        ``(tests,)`` float64: its p, and the smallest that it could have been; NaN where there is none.
     primary : str or None
         Statistic declared beforehand; None for one joint family of all.
     fdr : bool
@@ -65,7 +64,7 @@ class FamilyOfTests:
 
     statistics: tuple[str, ...]
     log10_p: Values
-    floor: Values
+    reach: Values
     primary: str | None = None
     fdr: bool = False
 
@@ -73,8 +72,9 @@ class FamilyOfTests:
     def of(cls, records: Sequence[PairRecord], primary: str | None, *, fdr: bool) -> "FamilyOfTests":
         """Take the tests of these records, in their order."""
         log10_p = np.array([numbers(record.outcome)["log10_p"] for record in records], dtype=float)
-        floor = np.array([reach(record.outcome) for record in records], dtype=float)
-        return cls(tuple(record.statistic for record in records), log10_p, floor, primary, fdr)
+        outcomes = [record.outcome for record in records]
+        reach = [np.nan if each is None or each.log10_p is None else each.reach for each in outcomes]
+        return cls(tuple(record.statistic for record in records), log10_p, np.array(reach, dtype=float), primary, fdr)
 
     @cached_property
     def members(self) -> NDArray[np.bool_]:
@@ -116,22 +116,20 @@ class FamilyOfTests:
 
     @cached_property
     def able(self) -> NDArray[np.bool_]:
-        """Which tests could have rejected, at their floors: ``(tests,)``; one whose floor is unknown could."""
-        return np.asarray(self.members & ~(self.floor > self.bar))
+        """Which tests could have rejected: ``(tests,)``."""
+        return np.asarray(self.members & (self.reach <= self.bar))
 
     def powerless(self) -> dict[str, float]:
         """Statistics none of whose tests rejects and none could have: the smallest log10 p that each could reach.
 
-        One test at its floor, all others as they came out, and the correction does not let it through.
+        One test as far as it reaches, all others as they came out, and the correction does not let it through.
         """
         floors = {}
         for name in dict.fromkeys(self.statistics):
-            own = np.flatnonzero(
-                [statistic == name for statistic in self.statistics] & self.members & ~np.isnan(self.floor)
-            )
+            own = np.flatnonzero([statistic == name for statistic in self.statistics] & self.members)
             if not own.size or self.rejected[own].any():
                 continue
-            if (lowest := float(self.floor[own].min())) > self.bar:
+            if (lowest := float(self.reach[own].min())) > self.bar:
                 floors[name] = lowest
         return floors
 
@@ -186,21 +184,6 @@ class FamilyOfTests:
         correct = pvalues.benjamini_yekutieli if fdr else pvalues.holm
         adjusted[self.members] = correct(log10_p[self.members])
         return adjusted
-
-
-def reach(outcome: Outcome | None) -> float:
-    """Smallest log10 p that an outcome could have had, given the units and blocks that stayed; NaN where unknown.
-
-    A block says under ``power`` what it could have reached, where that is less than its floor. Where all blocks meet
-    all, the best pair of blocks speaks for all.
-    """
-    if outcome is None or outcome.floor is None:
-        return np.nan
-    details = [block.detail for block in outcome.blocks]
-    if all(detail.power is None for detail in details):
-        return outcome.floor
-    best = [min(0.0, detail.reach or 0.0) for detail in details]
-    return max(outcome.floor, min(best) if outcome.detail.all_blocks is not None else pvalues.fisher(best))
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,9 @@ from provlab.report.outcome import (
     ignores_order,
 )
 from provlab.statistics import flaws
-from provlab.statistics.base import BY_THEOREM, UNCALIBRATED, Options
-from provlab.statistics.results import Outcome
+from provlab.statistics.base import BY_THEOREM, UNCALIBRATED
+from provlab.statistics.options import Options
+from provlab.statistics.results import Outcome, reachable, silence
 
 #: what each outcome means, in a few words
 _ANSWERS = {
@@ -221,8 +222,6 @@ class Verdict:
     def _how_rarely(self, name: str) -> str:
         """Put the p-value of one statistic into words."""
         outcome = self._outcomes[name]
-        if outcome.detail.until_settled is not None:
-            return f"By {name} the inverse of the e-value is {_power(self._p[name])}: a bound on p, not a probability."
         paper = outcome.detail.paper_log10_p
         in_paper = f" ({_power(paper)} by the paper's two-sided form)" if paper is not None else ""
         whom = "independent weights" if registry.get(name).warrant == BY_THEOREM else "such models"
@@ -346,7 +345,7 @@ class Verdict:
         values = [
             f"{name} {outcome.value:.3g}" + f" ({_SCORE})" * (name == "stream_score")
             for name, outcome in self._outcomes.items()
-            if name not in self._p and not outcome.detail.withheld
+            if name not in self._p and not outcome.why
         ]
         return [f"Descriptive, and no test: {', '.join(values)}."] if values else []
 
@@ -362,29 +361,10 @@ class Verdict:
         if few:
             blocks = [str(block.block) for block in everywhere[few[0]].blocks]
             sentences.append(f"Blocks read: {', '.join(blocks)}, which is {len(blocks)} of {depth}.")
-        sentences += self._some_units()
         sentences += self._dropped()
         details = [outcome.detail for outcome in self._outcomes.values()]
         messages = [detail.said for detail in details] + [detail.zeros for detail in details]
         return sentences + [text for text in messages if isinstance(text, str)]
-
-    def _some_units(self) -> list[str]:
-        """How many hidden units were matched, where these are not all, and what is not seen by so few."""
-        of = {
-            name: min(whole[-1])
-            for name, outcome in self._outcomes.items()
-            if (whole := [block.detail.of_units for block in outcome.blocks if block.detail.of_units])
-        }
-        if not of:
-            return []
-        on_text = [name for name in of if "text_sha256" in registry.get(name).settings]
-        text = f", by {self._options.kept_tokens:,} tokens of text" if on_text else ""
-        units = " or ".join(f"{h:,}" for h in dict.fromkeys(of.values()))
-        return [
-            f"{_names(of)} matched {self._options.units:,} of {units} hidden units of each block of one model among "
-            f"all of the other{text}. A copy that keeps few of its units, or changed most of them, may show by all and "
-            "not by these: if nothing is rejected, run it without units."
-        ]
 
     def _dropped(self) -> list[str]:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
@@ -402,24 +382,15 @@ class Verdict:
     def _missing(self) -> list[str]:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         refused = _by_reason((r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error)
-        withheld = _by_reason(
-            (n, self._with_names(o.detail.withheld)) for n, o in self._outcomes.items() if o.detail.withheld
+        without = _by_reason(
+            (n, self._with_names(o.why)) for n, o in self._outcomes.items() if o.log10_p is None and o.why
         )
-        in_part = _by_reason(
-            (name, f"{len(silent)} of {len(self._outcomes[name].blocks)}: {self._with_names(silent[0])}")
-            for name in self._p
-            if (silent := [b.detail.withheld for b in self._outcomes[name].blocks if b.detail.withheld])
-        )
-        blind = _by_reason(
-            (name, f"{len(some)} of {len(self._outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
-            for name in self._p
-            if name not in self._rejecting
-            and (some := [b.detail.blind for b in self._outcomes[name].blocks if b.detail.blind])
+        silent = _by_reason(
+            (name, self._with_names(why)) for name in self._p if (why := silence(self._outcomes[name].blocks))
         )
         return [
-            *(f"A copy may go unseen by {_names(n)} ({reason})." for reason, n in blind.items()),
-            *(f"No evidence was taken from some blocks by {_names(n)} ({reason})." for reason, n in in_part.items()),
-            *(f"No p-value: {_names(names)} ({reason})." for reason, names in withheld.items()),
+            *(f"A copy may go unseen by {_names(n)} ({reason})." for reason, n in silent.items()),
+            *(f"No p-value: {_names(names)} ({reason})." for reason, names in without.items()),
             *(f"Not run: {_names(names)} ({reason})." for reason, names in refused.items()),
         ]
 
@@ -484,13 +455,13 @@ def _framings(rejecting: set[str]) -> list[str]:
 def _smallest_share(outcome: Outcome, bar: float) -> float | None:
     """Smallest share of common units of each block that would be rejected; None where it is not known."""
     blocks = [block for block in outcome.blocks if block.block is not None and block.detail.n is not None]
-    if not blocks or blocks[0].detail.experts or outcome.detail.until_settled is not None:
+    if not blocks or blocks[0].detail.experts:
         return None
     if outcome.detail.all_blocks is not None:  # one pair of blocks speaks for all
         blocks = blocks[:1]
-    counted = [power.units_that_count(block.detail.reach or 0.0) for block in blocks]
-    least = [block.detail.least or 0 for block in blocks]
-    return power.smallest_share([block.detail.needed("n") for block in blocks], counted, bar, least)
+    reaches = reachable([block.reach for block in blocks])
+    counted = [power.units_that_count(reach) for reach in reaches]
+    return power.smallest_share([block.detail.needed("n") for block in blocks], counted, bar)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[str]:

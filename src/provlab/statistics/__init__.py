@@ -46,15 +46,12 @@ class Entry:
         In a picture, as TeX where it is mathematics.
     usual : bool
         Run if no statistic is named.
-    some_units : bool
-        It can compare some hidden units of each block alone (`Options.units`), or reads none.
     """
 
     module: str
     kind: str
     symbol: str
     usual: bool = False
-    some_units: bool = False
 
     @property
     def word(self) -> str:
@@ -65,19 +62,17 @@ class Entry:
 
 _HERE = "provlab.statistics"
 REGISTRY = {
-    "phi_u": Entry(f"{_HERE}.phi_u", "PhiU", r"$\phi_U$", usual=True, some_units=True),
-    "phi_h": Entry(f"{_HERE}.phi_h", "PhiH", r"$\phi_H$", usual=True, some_units=True),
+    "phi_u": Entry(f"{_HERE}.phi_u", "PhiU", r"$\phi_U$", usual=True),
+    "phi_h": Entry(f"{_HERE}.phi_h", "PhiH", r"$\phi_H$", usual=True),
     "phi_l2": Entry(f"{_HERE}.phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
     "phi_l2_blocks": Entry(f"{_HERE}.phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
-    "phi_jsd": Entry(f"{_HERE}.phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True, some_units=True),
-    "phi_match": Entry(f"{_HERE}.phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True, some_units=True),
-    "phi_match_unsigned": Entry(
-        f"{_HERE}.phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True, some_units=True
-    ),
-    "phi_e": Entry(f"{_HERE}.phi_e", "PhiE", r"$\phi_E$", some_units=True),
-    "phi_axes": Entry(f"{_HERE}.phi_e", "PhiAxes", r"$\phi_{AXES}$", some_units=True),
-    "phi_unseen": Entry(f"{_HERE}.phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True, some_units=True),
-    "stream_score": Entry(f"{_HERE}.phi_e", "StreamScore", "stream score", some_units=True),
+    "phi_jsd": Entry(f"{_HERE}.phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
+    "phi_match": Entry(f"{_HERE}.phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
+    "phi_match_unsigned": Entry(f"{_HERE}.phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
+    "phi_e": Entry(f"{_HERE}.phi_e", "PhiE", r"$\phi_E$"),
+    "phi_axes": Entry(f"{_HERE}.phi_e", "PhiAxes", r"$\phi_{AXES}$"),
+    "phi_unseen": Entry(f"{_HERE}.phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
+    "stream_score": Entry(f"{_HERE}.phi_e", "StreamScore", "stream score"),
 }
 
 
@@ -91,10 +86,6 @@ for _point in plugins.named(plugins.STATISTICS).values():
     REGISTRY.setdefault(_point.name, Entry(_point.module, _point.attr, _symbol(_point.name)))
 #: what runs if no statistic is named
 USUAL = tuple(name for name, entry in REGISTRY.items() if entry.usual)
-#: what runs with `Options.units`: those of them that compare some hidden units alone, or read none. phi_h, which rests
-#: on the order as phi_u does, would run each model once more
-SOME = tuple(name for name in USUAL if REGISTRY[name].some_units and name != "phi_h")
-
 
 _loaded: "dict[str, Statistic]" = {}
 
@@ -131,28 +122,16 @@ def get(name: str) -> "Statistic":
     return _loaded[name]
 
 
-def hashes_nothing(names: Sequence[str], units: int | None) -> bool:
-    """Whether no large file is hashed: some units are compared, by weights alone."""
-    return units is not None and all(get(name).recorded is None for name in names)
-
-
-def checked_names(names: Sequence[str] | None, *, units: int | None = None) -> list[str]:
+def checked_names(names: Sequence[str] | None) -> list[str]:
     """Return the names given, each known and once, or `USUAL` for None.
-
-    With `units`, some hidden units of each block are compared alone: for None, `SOME`.
 
     Raises
     ------
     ParameterError
-        If a name is unknown, or the names are none at all, or `units` are given and one of them reads all.
+        If a name is unknown, or the names are none at all.
     """
-    if names is not None and (isinstance(names, str) or not names):
-        raise ParameterError(f"statistics must be a list of one or more of {', '.join(REGISTRY)}, not {names!r}")
-    able = [name for name, entry in REGISTRY.items() if entry.some_units]
     if names is None:
-        return list(USUAL if units is None else SOME)
-    if units is not None and (unable := [name for name in names if get(name).name not in able]):
-        raise ParameterError(
-            f"{unable[0]} compares all hidden units, so leave out units, or ask for {', '.join(able)} alone"
-        )
+        return list(USUAL)
+    if isinstance(names, str) or not names:
+        raise ParameterError(f"statistics must be a list of one or more of {', '.join(REGISTRY)}, not {names!r}")
     return list(dict.fromkeys(get(name).name for name in names))

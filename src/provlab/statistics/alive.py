@@ -54,18 +54,6 @@ def living_rows(*kinds: NDArray[Any], name: str) -> tuple[UnitRows, ...]:
     return tuple(unit_rows(rows, name=name, keep=kept) for rows in kinds)
 
 
-def some_of(rows: UnitRows, which: NDArray[np.int64]) -> UnitRows:
-    """Rows of some units alone, by their ascending numbers among `rows`; each keeps its place (`UnitRows.places`)."""
-    everywhere = np.arange(len(rows) + len(rows.left_out))
-    return UnitRows(
-        rows.unit[which],
-        rows.rows[which],
-        rows.scales[which],
-        rows.lengths[which],
-        np.setdiff1d(everywhere, rows.places[which]),
-    )
-
-
 def zeros_alike(a: UnitRows, b: UnitRows) -> list[int]:
     """Count the entries that are zero in both: row beside row, and, as chance has it, each row beside the next one.
 

@@ -29,9 +29,10 @@ from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
 from provlab.models.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, Features, Model
+from provlab.statistics.base import Array, Features
+from provlab.statistics.model import Model
 from provlab.statistics.order import OrderedRows, of_experts
-from provlab.statistics.results import BlockResult, Detail
+from provlab.statistics.results import FEW, BlockResult, Detail
 from provlab.statistics.two_views import Views, viewed
 
 #: rows of the up projections of a block's experts that have any, by their names
@@ -327,7 +328,6 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
     detail = Detail(
         n=sum(each.needed("n") for each in details),
         agree=sum(each.needed("agree") for each in details),
-        floor=smallest_of(each.needed("floor") for each in every),
         paper_log10_p=smallest_of(each.needed("paper_log10_p") for each in every),
         written=joined("written", np.sum),
         tied=joined("tied", np.mean),
@@ -339,13 +339,11 @@ def best(results: Mapping[tuple[str, str], BlockResult]) -> BlockResult:
         detail = replace(
             detail, order=[of_experts([each.needed("order")[side] for each in details]) for side in (0, 1)]
         )
-    if all(each.withheld for each in every):
-        detail = replace(detail, withheld=details[0].withheld)
-    if reached := [each.power for each in every if each.power is not None]:
-        detail = replace(detail, power=smallest_of(reached))
-        blind = {names: result.detail.blind for names, result in results.items() if result.detail.blind}
-        # a copy may be spread over all experts, each of which has as many units as the other model
-        if (WHOLE, WHOLE) in blind or (blind and not any(reached)):
-            detail = replace(detail, power=0.0, blind=blind.get((WHOLE, WHOLE), next(iter(blind.values()))))
+    # a copy may be spread over all experts, each of which has as many units as the other model: then the whole says so
+    silent = [result for names, result in results.items() if names == (WHOLE, WHOLE) and result.why]
+    reach = smallest_of(each.reach for each in silent or results.values())
+    reasons = (each.why for each in [*silent, *results.values()] if each.why)
+    why = None if reach else next(reasons, FEW)
     value = float(np.mean([result.value for result in counted]))
-    return BlockResult(results[pair].block, value, smallest_of([log10_p[pair]]), detail, results[pair].matching)
+    p = smallest_of([log10_p[pair]])
+    return BlockResult(results[pair].block, value, p, reach, why, detail, results[pair].matching)

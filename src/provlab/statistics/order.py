@@ -227,7 +227,7 @@ def findings(orders: Sequence[Mapping[str, Any]], labels: NDArray[np.int64]) -> 
     }
 
 
-def of_pair(orders: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Detail, NDArray[np.int64]]:
+def of_pair(orders: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Detail, str | None, NDArray[np.int64]]:
     """Bring together what the blocks of a pair hold of both orders.
 
     Parameters
@@ -237,18 +237,18 @@ def of_pair(orders: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[Detail, NDAr
 
     Returns
     -------
-    Detail, array
-        For the outcome's detail: ``order``, the `findings` of either model, and, if both are sorted, ``withheld``: why
-        there is no p-value. And `dependent` of the blocks. The order of a sorted model is that of its rule in every
-        block, so all its blocks are one group.
+    Detail, str or None, array
+        For the outcome's detail: ``order``, the `findings` of either model. If both are sorted, why there is no
+        p-value. And `dependent` of the blocks. The order of a sorted model is that of its rule in every block, so all
+        its blocks are one group.
     """
     sides = [[order[side] for order in orders] for side in (0, 1)]
     labels = [groups(side) for side in sides]
     results = [findings(*side) for side in zip(sides, labels, strict=True)]
     log10_p = [finding["log10_p"] for finding in results]
     both = min(log10_p) <= np.log10(LEVEL) and max(log10_p) <= np.log10(BESIDE)
-    about = Detail(order=results, withheld=why_withheld(results) if both else None)
-    return about, dependent([label * (p > np.log10(BESIDE)) for label, p in zip(labels, log10_p, strict=True)])
+    apart = dependent([label * (p > np.log10(BESIDE)) for label, p in zip(labels, log10_p, strict=True)])
+    return Detail(order=results), why_withheld(results) if both else None, apart
 
 
 def why_withheld(results: Sequence[Mapping[str, Any]]) -> str:

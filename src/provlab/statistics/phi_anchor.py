@@ -20,7 +20,7 @@ phi_MATCH might not see them spread.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
 from typing import Any
@@ -31,9 +31,11 @@ from numpy.typing import NDArray
 from provlab.inference.matching import unit_rows
 from provlab.models.canonical import applied, spanned
 from provlab.statistics import experts
-from provlab.statistics.base import Features, Model, Options
-from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
-from provlab.statistics.results import BlockResult
+from provlab.statistics.base import Features
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
+from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned, Reason
+from provlab.statistics.results import FEW, BlockResult
 from provlab.statistics.two_views import Views, tied
 
 #: merged units count if they are among the fewest that write this share of the output, as do the anchor's units
@@ -121,16 +123,16 @@ class PhiAnchor(PhiMatchUnsigned):
 
     name = "phi_anchor"
     # 1 to 3 let some units agree that write nothing; 4 had shares that two units could inflate; 5 refused experts
-    version = 6
+    # 6 took the p-value of silent blocks for 1
+    version = 7
     reads = "gate and up activations on text, and down projections"
     roles = ("down",)
-    settings = tuple(name for name in PhiMatchUnsigned.settings if name != "compared_units")  # it groups all units
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
     taken_from = GateAndUp
 
-    def _spread(self, sides: Sequence[Views], options: Options) -> str:
+    def _spread(self, sides: Sequence[Views], options: Options) -> Iterator[Reason]:
         """Units that were spread are what this statistic brings together."""
-        return ""
+        yield from ()
 
     def prepare(self, model: Model, options: Options) -> GateUpAndDown:
         """Run the model once over the text."""
@@ -149,9 +151,13 @@ class PhiAnchor(PhiMatchUnsigned):
             super(PhiAnchor, self).compare_block(along(x, y.views), y.views, block, options)
             for x, y in ((a, b), (b, a))
         ]
-        log10_p = [result.log10_p or 0.0 for result in results]
+        log10_p, reaches = ([getattr(each, name) for each in results] for name in ("log10_p", "reach"))
         first, two = int(np.argmin(log10_p)), math.log10(2)
-        detail = results[first].detail
-        floor, power = (min(0.0, detail.needed(name) + two) for name in ("floor", "power"))
-        result = results[first].about(floor=floor, power=power, anchor=first)
-        return replace(result, log10_p=min(0.0, log10_p[first] + two), matching=None)
+        reach = min(0.0, min(reaches) + two)
+        return replace(
+            results[first].about(anchor=first),
+            log10_p=min(0.0, log10_p[first] + two),
+            reach=reach,
+            why=None if reach else results[first].why or FEW,
+            matching=None,
+        )

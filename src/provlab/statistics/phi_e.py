@@ -41,7 +41,9 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BY_THEOREM, CALIBRATED, UNCALIBRATED, Features, Model, Options, Statistic
+from provlab.statistics.base import BY_THEOREM, CALIBRATED, UNCALIBRATED, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.results import BlockResult, Detail
@@ -145,9 +147,9 @@ class PhiAxes(PhiE):
         cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
         again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
-        floor = _log10_p(width, cosines.shape, allowed)
-        detail = Detail(n=width, agree=again, common=allowed, floor=floor)
-        return BlockResult(block, again / width, _log10_p(again, cosines.shape, allowed), detail)
+        log10_p, reach = (_log10_p(n, cosines.shape, allowed) for n in (again, width))
+        detail = Detail(n=width, agree=again, common=allowed)
+        return BlockResult(block, again / width, log10_p, reach, detail=detail)
 
 
 def _whitener(table: Matrix) -> Matrix:
@@ -190,7 +192,7 @@ class StreamScore(PhiE):
         halves = order[: len(order) // 2], order[len(order) // 2 :]
         there = on(options.device)
         shares = [_explained(first, second, *way, there) for way in (halves, halves[::-1])[: ways(len(order))]]
-        return BlockResult(block, float(np.mean(shares)), None, Detail(n=len(order)))
+        return BlockResult(block, float(np.mean(shares)), detail=Detail(n=len(order)))
 
 
 def ways(tokens: int) -> int:

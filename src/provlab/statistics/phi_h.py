@@ -15,7 +15,9 @@ from provlab.inference.matching import UnitRows, tie_seed
 from provlab.models.activations import random_tokens
 from provlab.models.canonical import applied
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import BY_THEOREM, PASS, Array, Features, Model, Options, Statistic
+from provlab.statistics.base import BY_THEOREM, Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import PASS, Options
 from provlab.statistics.order import KEYS, MLP, OrderedRows, along_direction, keys_of_block
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS, correlation_with_identity
 from provlab.statistics.results import BlockResult
@@ -78,11 +80,10 @@ class PhiH(Statistic):
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order; 7 gates
     # by their rows alone
     version = 8
-    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens", "compared_units")
+    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
     roles = tuple(MLP)  # by which it looks whether units are sorted
     recorded = HiddenActivations
     warrant = BY_THEOREM
-    independent_blocks = True
 
     def prepare(self, model: Model, options: Options) -> HiddenActivations:
         """Run the model once over random tokens."""
@@ -92,4 +93,4 @@ class PhiH(Statistic):
     def compare_block(self, a: UnitRows, b: UnitRows, block: int | None, options: Options) -> BlockResult:
         """Match the units of two blocks by their activations."""
         seed = tie_seed(options.seed, self.name, block)
-        return correlation_with_identity(a, b, block, seed, units=options.units)
+        return correlation_with_identity(a, b, block, seed)

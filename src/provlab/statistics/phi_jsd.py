@@ -25,7 +25,9 @@ from provlab.arrays import There, Values, beside, here, of, on
 from provlab.errors import NotComparableError
 from provlab.models.formats.dtypes import UNITS
 from provlab.models.predictions import rounded_log_probs
-from provlab.statistics.base import PASS, Array, Features, Model, Options, Statistic, numel, require_positions
+from provlab.statistics.base import Array, Features, Statistic, require_positions
+from provlab.statistics.model import Model, numel
+from provlab.statistics.options import PASS, Options
 from provlab.statistics.results import BlockResult, Detail
 from provlab.statistics.text import Columns, common, cut, predicted, spellings
 
@@ -154,7 +156,7 @@ class PhiJSD(Statistic):
             losses=losses.tolist(),
             frequencies=frequencies.tolist(),
         )
-        return BlockResult(block, float(per_token.mean()), None, detail)
+        return BlockResult(block, float(per_token.mean()), detail=detail)
 
 
 def _losses(log_probs: Array, tokens: NDArray[np.int64]) -> tuple[float, float]:

@@ -35,9 +35,12 @@ from provlab.models.architectures import Segment
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.symmetry import check_complete
 from provlab.statistics import order
-from provlab.statistics.base import BY_THEOREM, Array, Features, Model, Options, Statistic, aggregated, tensor_names
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.base import BY_THEOREM, Array, Features, Statistic
+from provlab.statistics.model import Model, tensor_names
+from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PERMUTATION_ASSUMPTIONS
-from provlab.statistics.results import BlockResult, Detail, Outcome, withheld
+from provlab.statistics.results import BlockResult, Detail, Outcome
 
 Weights = dict[str, Array]
 CHUNKS = 16  # pieces of an axis, at most
@@ -251,11 +254,8 @@ class PhiL2(Statistic):
         assert block is not None
         there = on(options.device)
         distances = block_distances(a, b, seed=options.seed, n_copies=options.n_permutations, there=there).tolist()
-        floor = float(-np.log10(len(distances)))
-        orders: dict[str, Any] = {"order": [a.order, b.order], "stream": [a.stream, b.stream]}
-        return BlockResult(
-            block, -distances[0], _log10_p(distances), Detail(distances=distances, floor=floor, **orders)
-        )
+        detail = Detail(distances=distances, order=[a.order, b.order], stream=[a.stream, b.stream])
+        return BlockResult(block, -distances[0], _log10_p(distances), _reach(len(distances)), detail=detail)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """PERMTEST of the sum over blocks, which are permuted together: their own p-values are no independent ones.
@@ -264,17 +264,22 @@ class PhiL2(Statistic):
         they stand than in any copy: the first of them speaks for all.
         """
         distances = np.array([block.detail.needed("distances") for block in blocks])
-        about, labels = order.of_pair([block.detail.needed("order") for block in blocks])
+        about, both_sorted, labels = order.of_pair([block.detail.needed("order") for block in blocks])
         chosen = np.unique(labels, return_index=True)[1]
         if len(chosen) < len(blocks):
             about = replace(about, together=labels.tolist())
-        floor = float(-np.log10(distances.shape[1]))
         # all blocks have one stream: one of them says whether it is sorted
-        stream, _ = order.of_pair([blocks[0].detail.needed("stream")])
-        about |= stream if stream.withheld else Detail()
-        log10_p = _log10_p(distances[chosen].sum(axis=0))
-        outcome = Outcome(-float(distances[:, 0].sum()), log10_p, tuple(blocks), floor, about)
-        return withheld(outcome, about.withheld) if about.withheld else outcome
+        stream, streams_sorted, _ = order.of_pair([blocks[0].detail.needed("stream")])
+        about |= stream if streams_sorted else Detail()
+        log10_p, reach = _log10_p(distances[chosen].sum(axis=0)), _reach(distances.shape[1])
+        outcome = Outcome(-float(distances[:, 0].sum()), log10_p, tuple(blocks), reach, detail=about)
+        why = streams_sorted or both_sorted
+        return outcome.without_p(why) if why else outcome
+
+
+def _reach(distances: int) -> float:
+    """Smallest log10 p of one distance among so many."""
+    return float(-np.log10(distances))
 
 
 def _log10_p(distances: Sequence[float] | NDArray[np.float64]) -> float:
@@ -295,7 +300,6 @@ class PhiL2Blocks(PhiL2):
     reads = "MLP weights of the blocks"
     roles = MLP_ROLES
     settings = ("seed", "n_block_permutations")
-    independent_blocks = True  # each permutes the hidden units of its own MLP, and no stream
     assumptions = PERMUTATION_ASSUMPTIONS
 
     def compare_block(self, a: BlockWeights, b: BlockWeights, block: int | None, options: Options) -> BlockResult:
@@ -303,9 +307,8 @@ class PhiL2Blocks(PhiL2):
         assert block is not None
         n_copies = options.n_block_permutations
         distances = block_distances(a, b, seed=options.seed, n_copies=n_copies, axes=[UNITS], there=on(options.device))
-        floor = float(-np.log10(len(distances)))
-        detail = Detail(floor=floor, order=[a.order, b.order])
-        return BlockResult(block, -float(distances[0]), _log10_p(distances), detail)
+        detail = Detail(order=[a.order, b.order])
+        return BlockResult(block, -float(distances[0]), _log10_p(distances), _reach(len(distances)), detail=detail)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """Fisher over blocks, which permute units of their own; the value is the mean over blocks."""

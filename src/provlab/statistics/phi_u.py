@@ -7,7 +7,7 @@ permutation, whatever the data (Section 3.2), so that the null distribution is k
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -18,8 +18,11 @@ from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.models.canonical import up_rows
 from provlab.statistics import experts
-from provlab.statistics.alive import living_rows, shared_zeros, some_of, zeros_alike
-from provlab.statistics.base import BY_THEOREM, Features, Model, Options, Statistic, aggregated
+from provlab.statistics.aggregate import aggregated
+from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike
+from provlab.statistics.base import BY_THEOREM, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.results import BlockResult, Detail, Outcome, dropped, of_matching
 
@@ -51,12 +54,6 @@ def has_experts(model: Model, block: int | None) -> bool:
     return model.anatomy.mlps(block) != ("",)
 
 
-def require_one_mlp(model: Model, options: Options) -> None:
-    """Raise NotComparableError where some units of each block are asked for, and a block has several MLPs."""
-    if options.units and any(has_experts(model, block) for block in range(model.anatomy.n_blocks)):
-        raise NotComparableError(f"{model.name} has experts, which are compared whole: leave units out")
-
-
 @dataclass(frozen=True)
 class UpProjections(Features):
     """Up projections, each read when its block is asked for, and normalised once for all its pairs: ``(h, d)``."""
@@ -72,9 +69,7 @@ class UpProjections(Features):
         return UpRows.of(rows, called="up rows", model=self.model, block=block)
 
 
-def correlation_with_identity(
-    a: UnitRows, b: UnitRows, block: int | None, seed: int, *, units: int | None = None
-) -> BlockResult:
+def correlation_with_identity(a: UnitRows, b: UnitRows, block: int | None, seed: int) -> BlockResult:
     """Spearman's correlation of MATCH(a, b) with the identity (Equation 2).
 
     Parameters
@@ -86,16 +81,9 @@ def correlation_with_identity(
         Where the rows come from.
     seed : int
         The seed of the order in which ties are broken.
-    units : int, optional
-        So many rows of the side that has fewer, the first, are matched among all of the other (`Options.units`); all by
-        default, and where it has no more.
 
     Notes
     -----
-    Which rows are matched is settled by their places alone, before any is looked at. If either model is in a random
-    order, the partners of these rows are in a random order, as those of all rows are: the p-value is as exact, with a
-    floor of 1/m! for m rows. Whether a model is sorted is asked of all its rows.
-
     Rows that are `OrderedRows` put what is known of their order into the detail. Without it no comparison of models
     takes the p-value (`provlab.statistics.base.Statistic.checked`).
     """
@@ -103,10 +91,6 @@ def correlation_with_identity(
     known = None
     if isinstance(a, OrderedRows) and isinstance(b, OrderedRows):
         known = machine.side_by_side(*(partial(getattr, side, "order") for side in (a, b)))
-    about = Detail(order=known, dropped=dropped(a, b))
-    if units is not None and units < len(smaller):
-        about = replace(about, of_units=[len(side) + len(side.left_out) for side in (a, b)])
-        smaller = some_of(smaller, np.arange(units))
     partners = larger.places[match_shuffled(smaller, larger, seed=seed).indices]
     result = pvalues.spearman(partners, smaller.places)
     # units that do nothing, in one model alone, move places and no ranks; where each model has its own, ranks move
@@ -114,7 +98,9 @@ def correlation_with_identity(
     ranks = np.argsort(np.argsort(first)), np.argsort(np.argsort(second))
     if (ranks[0] == ranks[1]).sum() > (first == second).sum():
         first, second = ranks
-    return BlockResult(block, result.rho, result.log10_p, of_matching(result, first, second) | about, partners)
+    detail = of_matching(result, first, second) | Detail(order=known, dropped=dropped(a, b))
+    reach = pvalues.log10_floor(result.n)
+    return BlockResult(block, result.rho, result.log10_p, reach, detail=detail, matching=partners)
 
 
 class PhiU(Statistic):
@@ -126,9 +112,10 @@ class PhiU(Statistic):
         f"{PERMUTATION_ASSUMPTIONS}; whether units are sorted is read off their up rows: a sort of both models by what "
         "these do not show, such as activity, shows only where phi_h is run as well"
     )
-    settings = ("seed", "compared_units")
+    settings = ("seed",)
     warrant = BY_THEOREM
-    independent_blocks = True
+    meets_all = True
+    permutes_units_alone = True
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units of opposite gates; 5 any order; 6 counted places
     version = 7
 
@@ -143,14 +130,7 @@ class PhiU(Statistic):
             )
 
     def prepare(self, model: Model, options: Options) -> UpProjections:
-        """Arrange to read the up projections.
-
-        Raises
-        ------
-        NotComparableError
-            Some units of each block are asked for, and a block has several MLPs.
-        """
-        require_one_mlp(model, options)
+        """Arrange to read the up projections."""
         return UpProjections(model)
 
     def tensors(self, model: Model, partner: Model, block: int | None, options: Options) -> dict[str, int | None]:
@@ -181,7 +161,7 @@ class PhiU(Statistic):
         whole = [side.model.anatomy.mlp_width for side in (a, b) if isinstance(side, UpRows)]
         if isinstance(a, UpRows) and isinstance(b, UpRows) and whole[0] != whole[1]:
             a, b = a.really, b.really
-        result = correlation_with_identity(a, b, block, seed, units=options.units)
+        result = correlation_with_identity(a, b, block, seed)
         if zeros := zeros_alike(a, b):
             result = result.about(zeros=zeros)
         return result

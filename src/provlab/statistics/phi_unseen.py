@@ -30,7 +30,8 @@ from provlab import machine
 from provlab.arrays import There, here, of, on
 from provlab.errors import NotComparableError
 from provlab.inference.matching import tie_seed, unit_rows
-from provlab.statistics.base import BY_THEOREM, Options
+from provlab.statistics.base import BY_THEOREM
+from provlab.statistics.options import Options
 from provlab.statistics.phi_e import Matrix, PhiE, Table, paired
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.results import BlockResult

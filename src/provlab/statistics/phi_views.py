@@ -13,7 +13,6 @@ hides a model from it. It is not the paper's. Before the comparison, what a norm
 weights are multiplied into the rows, and where it subtracts the mean (LayerNorm), the mean of rows and columns is.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,9 +22,11 @@ from provlab.errors import NotComparableError
 from provlab.models.architectures import described
 from provlab.models.canonical import applied, by_weights, shares
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import CALIBRATED, Array, Features, Model, Options, Statistic
-from provlab.statistics.phi_match import PhiMatch, unless_silenced
-from provlab.statistics.results import BlockResult, Outcome
+from provlab.statistics.base import CALIBRATED, Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
+from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views
 
 _MATCH = PhiMatch()  # two views of a unit are compared as its two are
@@ -108,8 +109,8 @@ class PhiViews(Statistic):
 
     name = "phi_views"
     # 1, 2 tails; 3 no allowance; 4 idle units; 5 opposite gates; 6 a fixed share; 7 units that write nothing; 8 shares
-    # that two units could inflate
-    version = 9
+    # that two units could inflate; 9 took the p-value of silent blocks for 1
+    version = 10
     reads = "up and down projections of the MLPs"
     roles = ("up", "down", "gate", "gate_bias", "up_bias")  # what `by_weights` reads says which units are one
     settings = ("seed",)
@@ -137,7 +138,3 @@ class PhiViews(Statistic):
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the matching by rows with the matching by columns, as phi_MATCH does its two."""
         return _MATCH.compare_block(a, b, block, options)
-
-    def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
-        """As phi_MATCH does."""
-        return unless_silenced(super().aggregate(blocks))

@@ -1,9 +1,13 @@
 """Results of a statistic: of each block, with what aggregation and verdict need beside the number; and the outcome.
 
+Evidence is p, ability is reach, and silence is a reach of 0 with its reason. A result that could say nothing keeps the
+p-value that is valid, has ``reach`` 0, and says ``why`` in one sentence.
+
 All three are frozen. A `Detail` has a field for each thing that more than one module reads; what a statistic alone
 reads again stands under ``own``. As JSON a detail is the mapping of those that are set, ``own`` among them.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -14,6 +18,9 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
+
+FIELDS = 2  # raised when a result has other fields: 1 kept floors, powers and reasons in its detail
+FEW = "too few hidden units may count for any p-value below 1"
 
 
 class MissingDetailError(NotComparableError):
@@ -28,10 +35,6 @@ class Detail:
     ----------
     n, agree : int
         Units compared (positions, for phi_jsd; dimensions, for phi_axes), and those with one partner by both matchings.
-    floor : float
-        Smallest log10 p of so many units. Every p-value of a block has one.
-    power : float
-        Smallest log10 p that the units which stayed could have given, if that is more than the floor.
     paper_log10_p : float
         The paper's form of the p-value, log10.
     common : int
@@ -40,12 +43,6 @@ class Detail:
         How many units of the first and of the second model were left out, as they do nothing of their own.
     without : list of int
         Which units these are, of the model with fewer, if they are few (phi_match).
-    left_out : bool
-        True of a block that has no two living units, and was not compared.
-    withheld : str
-        Why there is no p-value: of a block, or of the outcome.
-    blind : str
-        Why a copy may have gone unseen, though there is a p-value (phi_match).
     order : list of mapping
         What is known of the order of a block's units, of either model (`provlab.statistics.order.described`); of
         an outcome, the `provlab.statistics.order.findings` of either model.
@@ -53,10 +50,6 @@ class Detail:
         A label for each block, of an outcome alone; blocks of one label depend on each other and count as one test.
     zeros : list of int, or str
         `provlab.statistics.alive.zeros_alike` of a block of phi_u; of its outcome, the sentence about them.
-    of_units : list of int
-        How many hidden units there are in the first and in the second model, where only some were compared.
-    least : int
-        How many of drawn units must agree until they are likely to count (phi_match, where some units are compared).
     written : list of float
         Share of the block's output that the units which agree write, of either model (phi_match).
     tied : list of float
@@ -79,9 +72,8 @@ class Detail:
         Loss in nats of the next token, of either model, and of the frequencies of the tokens that it read (phi_jsd).
     partner : int
         The block of the second model that this block of the first is nearest to, where all meet all.
-    all_blocks, until_settled : mapping
-        What was found where all blocks met all (`provlab.engine.all_blocks`), and what was read until the question was
-        settled (`provlab.engine.sequential`); of an outcome alone.
+    all_blocks : mapping
+        What was found where all blocks met all (`provlab.engine.all_blocks`); of an outcome alone.
     said : str
         A sentence about the result for the verdict.
     own : mapping
@@ -95,20 +87,13 @@ class Detail:
 
     n: int | None = None
     agree: int | None = None
-    floor: float | None = None
-    power: float | None = None
     paper_log10_p: float | None = None
     common: int | None = None
     dropped: list[int] | None = None
     without: list[int] | None = None
-    left_out: bool | None = None
-    withheld: str | None = None
-    blind: str | None = None
     order: Sequence[Mapping[str, Any]] | None = None
     together: list[int] | None = None
     zeros: list[int] | str | None = None
-    of_units: list[int] | None = None
-    least: int | None = None
     written: list[float] | None = None
     tied: list[float] | None = None
     experts: int | None = None
@@ -123,7 +108,6 @@ class Detail:
     frequencies: list[float] | None = None
     partner: int | None = None
     all_blocks: Mapping[str, Any] | None = None
-    until_settled: Mapping[str, Any] | None = None
     said: str | None = None
     own: Mapping[str, Any] = field(default_factory=dict)
 
@@ -160,11 +144,6 @@ class Detail:
             raise MissingDetailError(f"a result holds no {name} in its detail, and what is made of it needs that")
         return value
 
-    @property
-    def reach(self) -> float | None:
-        """Smallest log10 p that could have come out: the power, or else the floor."""
-        return self.floor if self.power is None else self.power
-
 
 NAMES = frozenset(each.name for each in fields(Detail)) - {"own"}
 
@@ -178,7 +157,11 @@ class BlockResult:
     block : int or None
         Counted from 0; None for a statistic of the whole model.
     value, log10_p : float
-        The raw statistic, and its log10 p where it has one.
+        The raw statistic, and its log10 p where it has one: what is valid, even if the block could say nothing.
+    reach : float
+        The smallest log10 p that could have come out here; 0: it could say nothing.
+    why : str or None
+        One sentence, why the reach is 0.
     detail : Detail
         What aggregation and verdict need as well.
     matching : array or None
@@ -189,6 +172,8 @@ class BlockResult:
     block: int | None
     value: float
     log10_p: float | None = None
+    reach: float = 0.0
+    why: str | None = None
     detail: Detail = field(default_factory=Detail)
     matching: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
 
@@ -196,12 +181,18 @@ class BlockResult:
     def from_record(cls, record: Mapping[str, Any], matching: NDArray[np.int64] | None = None) -> "BlockResult":
         """Read what `as_record` wrote; what stands for a pair of blocks is none that can be counted."""
         block = record["block"] if isinstance(record["block"], int) else None
-        return cls(block, record["value"], record["log10_p"], Detail.from_record(record["detail"]), matching)
+        numbers = record["value"], record["log10_p"], record.get("reach", 0.0), record.get("why")
+        return cls(block, *numbers, Detail.from_record(record["detail"]), matching)
 
     def as_record(self) -> dict[str, Any]:
         """Return all but the matching, as JSON-able data."""
-        detail = self.detail.as_record()
-        return {"block": self.block, "value": self.value, "log10_p": self.log10_p, "detail": detail}
+        numbers = {name: getattr(self, name) for name in ("block", "value", "log10_p", "reach", "why")}
+        return {**numbers, "detail": self.detail.as_record()}
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the block has no units that could be compared (`provlab.statistics.alive`)."""
+        return self.detail.n == 0
 
     def about(self, **values: Any) -> "BlockResult":
         """Return the same with these fields of the detail."""
@@ -217,9 +208,11 @@ class Outcome:
     value : float
         The raw statistic (mean Spearman correlation over blocks, minus a distance, a divergence in nats).
     log10_p : float or None
-        The log10 p of the aggregate; ``None`` for a statistic that yields no p-value.
-    floor : float or None
-        The smallest log10 p that this statistic can reach on this pair.
+        The log10 p of the aggregate; None for a statistic that yields no p-value, and where none is valid.
+    reach : float
+        The smallest log10 p that could have come out; 0: it could say nothing.
+    why : str or None
+        One sentence, why the reach is 0 or there is no p-value.
     detail : Detail
         What is known of it beside that.
     """
@@ -227,32 +220,42 @@ class Outcome:
     value: float
     log10_p: float | None
     blocks: tuple[BlockResult, ...]
-    floor: float | None = None
+    reach: float = 0.0
+    why: str | None = None
     detail: Detail = field(default_factory=Detail)
 
     def about(self, **values: Any) -> "Outcome":
         """Return the same with these fields of the detail."""
         return replace(self, detail=replace(self.detail, **values))
 
+    def without_p(self, why: str) -> "Outcome":
+        """Return the same without its p-value in any form, and why it has none."""
+        return replace(self, log10_p=None, reach=0.0, why=why).about(paper_log10_p=None)
 
-def of_matching(
-    correlation: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64], common: int = 0
-) -> Detail:
-    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``; `common` units are allowed for."""
-    return Detail(
-        n=correlation.n,
-        agree=int((first == second).sum()),
-        floor=pvalues.log10_floor(correlation.n - common),
-        paper_log10_p=correlation.paper_log10_p,
-    )
+
+def reachable(reaches: Sequence[float]) -> NDArray[np.float64]:
+    """What blocks could have given to a thief who goes on: ``(blocks,)``, 0 for the strongest k where k are silent.
+
+    Units that silence a test cost little, so who silenced k blocks may have trained as many others again, or left them
+    out: those that speak loudest. Where half of the blocks are silent, nothing is left.
+    """
+    could = np.minimum(np.asarray(reaches, dtype=np.float64), 0.0)
+    could[np.argsort(could, kind="stable")[: int((could == 0).sum())]] = 0.0
+    return could
+
+
+def silence(blocks: Sequence[BlockResult]) -> str | None:
+    """The reason that most silent blocks give, and how many are silent; None where none is."""
+    reasons = Counter(block.why for block in blocks if block.why)
+    return f"{reasons.total()} of {len(blocks)} blocks: {reasons.most_common(1)[0][0]}" if reasons else None
+
+
+def of_matching(correlation: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64]) -> Detail:
+    """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``."""
+    return Detail(n=correlation.n, agree=int((first == second).sum()), paper_log10_p=correlation.paper_log10_p)
 
 
 def dropped(a: UnitRows, b: UnitRows) -> list[int] | None:
     """How many units of either side were left out; None where none was."""
     counts = [len(side.left_out) for side in (a, b)]
     return counts if any(counts) else None
-
-
-def withheld(outcome: Outcome, why: str) -> Outcome:
-    """Return an outcome without its p-value in any form, and why it has none."""
-    return replace(outcome, log10_p=None, floor=None).about(withheld=why, paper_log10_p=None)

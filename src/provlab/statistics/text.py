@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.room import stacked
-from provlab.statistics.base import Model, Options, Statistic, require_positions
+from provlab.statistics.base import Statistic, require_positions
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
 _KEPT = 8  # tokenizers whose `spellings` are kept, some MB each

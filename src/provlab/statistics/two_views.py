@@ -29,8 +29,6 @@ class Views(NamedTuple):
         ``(units,)``: what share of the block's output each writes; None where that is unknown, and asked of none.
     tied
         ``(units,)``: the size of the cosine between each unit's own gate and up; None where these are no such pair.
-    digest
-        ``(32,)`` uint8: SHA-256 of the model, by which units are drawn; empty where all are compared.
     """
 
     gate: UnitRows
@@ -38,7 +36,30 @@ class Views(NamedTuple):
     tokens: NDArray[np.int64]
     written: Numbers | None = None
     tied: Numbers | None = None
-    digest: NDArray[np.uint8] = np.empty(0, np.uint8)
+
+    @property
+    def shares(self) -> Numbers:
+        """As `written`; NaN where that is unknown: then no condition on shares holds."""
+        return np.full(len(self.gate), np.nan) if self.written is None else self.written
+
+    def may_count(self, most: float) -> NDArray[np.bool_]:
+        """Which units are not `tied` by more than `most`, ``(units,)``: all, where there is no such pair."""
+        return np.ones(len(self.gate), bool) if self.tied is None else self.tied <= most
+
+    def mean_tied(self, units: NDArray[np.int64] | None = None) -> float:
+        """Mean of `tied` over some units, or over all by what they write; NaN where there is no such pair."""
+        if self.tied is None:
+            return float("nan")
+        if units is not None:
+            return float(self.tied[units].mean())
+        return float(np.average(self.tied, weights=self.written if np.any(self.written) else None))
+
+    def fewest(self, share: float) -> int:
+        """How few units write this share of what all write; all of them, where that is unknown or nothing."""
+        if not (self.shares.sum() > 0):
+            return len(self.gate)
+        upward = np.sort(self.shares)[::-1].cumsum()
+        return int(np.searchsorted(upward, share * upward[-1])) + 1
 
 
 def viewed(
@@ -61,6 +82,11 @@ def viewed(
     """
     by_gate, by_up = living_rows(applied(units, gate, "gate"), applied(units, up, "up"), name=name)
     return Views(by_gate, by_up, tokens, None if written is None else written[by_gate.places], tied(by_gate, by_up))
+
+
+def known(numbers: Numbers) -> list[float] | None:
+    """Numbers to four places for a record; None where they are unknown."""
+    return None if np.isnan(numbers).any() else numbers.round(4).tolist()
 
 
 def grouped(gate: NDArray[Any], there: There) -> NDArray[np.bool_]:

@@ -24,7 +24,7 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise, loss
 from provlab.report.lineage import short_name
 from provlab.statistics import REGISTRY, flaws
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.attack_lab import training
 from provlab_study.attack_lab.respelling import respelt
 from provlab_study.attack_lab.rows import TRAINED, AttackRow
@@ -120,12 +120,12 @@ def usable(family: OneBase, n_tests: int, options: Mapping[str, Any], store: Sto
         [family.origin, family.tune], statistics=list(REGISTRY), pairs=[(family.origin, family.tune)], store=store,
         progress=False, **options,
     )  # fmt: skip
-    floors = {
-        member.statistic: member.outcome.floor
+    reaches = {
+        member.statistic: member.outcome.reach
         for member in study.records
         if member.outcome and member.outcome.log10_p is not None
     }
-    return [name for name, floor in floors.items() if floor is not None and floor <= np.log10(LEVEL / n_tests)]
+    return [name for name, reach in reaches.items() if reach <= np.log10(LEVEL / n_tests)]
 
 
 def made(

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from provlab.models.attacks.state import AttackedModel
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.text import encode
 from provlab.zoo.train import Mixture
 from provlab_study.shared.students import Settings, distill

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import plan, summed
 from provlab.planning.trial import trial
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 
 
 @dataclass(frozen=True)

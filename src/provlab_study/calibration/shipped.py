@@ -21,7 +21,7 @@ from provlab.inference.matching import unit_rows
 from provlab.models.anatomy import Anatomy, TensorPart
 from provlab.models.architectures import Segment
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.results import BlockResult
 from provlab_study.calibration.trained import N_BLOCKS, WIDTH, Networks, ResidualPairs

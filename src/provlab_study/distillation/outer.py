@@ -15,7 +15,9 @@ from provlab.errors import NotComparableError
 from provlab.models.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import living_rows
-from provlab.statistics.base import Array, Features, Model, Options, Statistic
+from provlab.statistics.base import Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import centred, through_norm, writes
 from provlab.statistics.results import BlockResult
@@ -91,6 +93,5 @@ class PhiViewsOuter(Statistic):
     def compare_block(self, a: Views, b: Views, block: int | None, options: Options) -> BlockResult:
         """Correlate the two matchings; what would be log10 p if the score were one stands in the detail."""
         result = _MATCH.compare_block(a, b, block, options)
-        return BlockResult(
-            block, result.value, None, replace(result.detail, own={"nominal": result.log10_p}), result.matching
-        )
+        detail = replace(result.detail, own={"nominal": result.log10_p})
+        return BlockResult(block, result.value, detail=detail, matching=result.matching)

@@ -21,7 +21,9 @@ from provlab.inference.matching import cosine_similarity, match_shuffled, tie_se
 from provlab.models.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import alive
-from provlab.statistics.base import Array, Features, Model, Options, Statistic
+from provlab.statistics.base import Array, Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_views import through_norm
 from provlab.statistics.results import BlockResult

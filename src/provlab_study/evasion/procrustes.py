@@ -19,7 +19,9 @@ from scipy import linalg
 from provlab.errors import InputError
 from provlab.inference.matching import match_shuffled
 from provlab.models.activations import mlp_activations
-from provlab.statistics.base import Array, Model, Options
+from provlab.statistics.base import Array
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_views import through_norm
 from provlab.statistics.text import encode
 

@@ -15,7 +15,7 @@ from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVE
 from provlab.forest.rows import LEAST
 from provlab.growing import tree
 from provlab.report.lineage import Lineage
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab_study.family_forest import peers
 
 Parents = Mapping[str, tuple[str, ...]]

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from provlab.forest.measure import WeightDistance, WeightsByBlock
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab_study.shared.huref import HuRefA
 
 Matrix = NDArray[np.float64]

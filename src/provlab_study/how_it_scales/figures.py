@@ -3,17 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.ticker import NullLocator, StrMethodFormatter
 
-from provlab.inference import pvalues
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.numbers import format_count, format_duration, format_log10_p, format_ratio
+from provlab.plots.numbers import format_count, format_duration, format_ratio
 from provlab.plots.style import styled
 from provlab.plots.tables import FrameTable, table
-from provlab_study.shared.calibration.bands import size_interval
 
 # name of a way -> the column of its CPU seconds, colour, marker and line
 WAYS = {"provlab": ("ours", "#009E73", "o", "-"), "reference": ("reference", style.MUTED, "s", "--")}
@@ -123,24 +120,6 @@ def timing_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTab
     return table(pd.DataFrame(columns), caption=caption)
 
 
-def evidence_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
-    """What some units show of each copy."""
-    frame = pd.DataFrame(rows)
-    chosen = zip(frame["way"], frame["units"], frame["of"], strict=True)
-    partners = frame[["inside", "expected"]].map("{:,.1f}".format).where(frame["kind"] != "independent", "")
-    columns = {
-        "rows": frame["source"],
-        "units of the copy": frame["kind"],
-        "taken": [f"{way} {k:,} of {h:,}" for way, k, h in chosen],
-        "partners inside": partners["inside"],
-        "expected": partners["expected"],
-        "median log10 p": [format_log10_p(float(np.median(draws))) for draws in frame["log10_p"]],
-        "floor": [format_log10_p(pvalues.log10_floor(k)) for k in frame["units"]],
-        "rejected at 0.01": [f"{np.mean(np.array(draws) <= -2):.0%} of {len(draws)}" for draws in frame["log10_p"]],
-    }
-    return table(pd.DataFrame(columns), caption=caption)
-
-
 def diff_table(costs: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
     """Model-diff's cost by model and length."""
     frame = pd.DataFrame(costs)
@@ -194,23 +173,6 @@ def whole_table(rows: pd.DataFrame, *, caption: str) -> FrameTable:
     }
     frame = pd.DataFrame(columns)
     return table(frame.loc[:, (frame != "").any()], caption=caption)
-
-
-def size_table(rows: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:
-    """Shares of independent pairs that are rejected, with their 95% intervals."""
-    frame = pd.DataFrame(rows)
-    intervals = [size_interval(k, n) for k, n in zip(frame["rejected"], frame["n"], strict=True)]
-    within = [low <= level <= high for (low, high), level in zip(intervals, frame["level"], strict=True)]
-    columns = {
-        "independent pairs": frame["pairs"],
-        "taken": frame["way"] + " " + frame["units"].astype(str) + " of " + frame["of"].astype(str),
-        "level": frame["level"].map("{:g}".format),
-        "rejected": frame["rejected"].astype(str) + " of " + frame["n"].map(format_count),
-        "share": (frame["rejected"] / frame["n"]).map("{:.4f}".format),
-        "95% interval": ["{:.4f} to {:.4f}".format(*interval) for interval in intervals],
-        "level within": ["yes" if inside else "no" for inside in within],
-    }
-    return table(pd.DataFrame(columns), caption=caption)
 
 
 def estimate_table(checks: Sequence[Mapping[str, Any]], *, caption: str) -> FrameTable:

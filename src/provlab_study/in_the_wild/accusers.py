@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from provlab.errors import ProvlabError
 from provlab.files import digest
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.text import encode
 
 Array = NDArray[np.float32]

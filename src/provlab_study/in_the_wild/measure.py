@@ -14,7 +14,8 @@ from provlab.engine.store import Store
 from provlab.errors import NotComparableError, ProvlabError, reason
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
 from provlab_study.in_the_wild import modeldna
 from provlab_study.in_the_wild.accusers import ACCUSERS, Accuser, Portrait

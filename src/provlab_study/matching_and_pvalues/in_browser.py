@@ -17,7 +17,7 @@ from scipy import special
 
 from provlab.inference import allowing, tail
 from provlab.models import architectures
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab.statistics.phi_match import PhiMatch
 
 UNITS = 256  # of a block, at most

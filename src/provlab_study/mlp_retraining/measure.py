@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from provlab.inference.matching import UnitRows, unit_rows
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp
 from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views

@@ -47,7 +47,7 @@ def seeds_independent(
             return ClaimStatus(FAILS, "", "pairs of a budget share a model, so their p-values are not independent")
     values = pairs[pairs["error"].isna()].set_index(["statistic", "a", "b"])
     places = {(name, *pair) for name in statistics for budget in budgets for pair in _all_pairs(budget)}
-    reasons = values["detail"].map(lambda detail: detail.get("withheld"))
+    reasons = values["why"]
     known = values.index[values["log10_p"].notna() | reasons.notna()]
     if lost := [f"{name} of {a} and {b}" for name, a, b in places - set(known)]:
         return ClaimStatus(FAILS, "", f"{len(lost)} comparisons have no value, {min(lost)} among them")
@@ -55,7 +55,7 @@ def seeds_independent(
     tests = [(name, budget) for name in statistics for budget in budgets]
     compared = [values.loc[[(name, *pair) for pair in budget["independent"]]].reset_index() for name, budget in tests]
     with_p = [group[group["log10_p"].notna()] for group in compared]
-    complete = [group[group["withheld"] == 0] for group in with_p]
+    complete = [group[group["silent"] == 0] for group in with_p]
     own = pd.concat(with_p, ignore_index=True)
     left_out = _left_out(tests, list(zip(compared, with_p, complete, strict=True)), enough)
     tested = [(test, group) for test, group in zip(tests, complete, strict=True) if len(group) >= enough]

@@ -15,7 +15,7 @@ from provlab import zoo
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.report.lineage import short_name
-from provlab.statistics.base import Model
+from provlab.statistics.model import Model
 from provlab.zoo import card
 from provlab.zoo.prune import Kept
 from provlab_study.publishing.published import published_table

@@ -155,12 +155,12 @@ class RunRecords:
     def pairs(self) -> pd.DataFrame:
         """One row per pair and statistic, aggregated again from the stored units.
 
-        Columns: a, b, statistic, dependent, siblings, error, value, log10_p, paper_log10_p, detail, blocks (a list of
-        log10 p) and withheld (how many blocks have none).
+        Columns: a, b, statistic, dependent, siblings, error, value, log10_p, paper_log10_p, why, detail, blocks (a list
+        of log10 p) and silent (how many blocks count as 1, since nothing in them could).
         """
         rows = [{**pair, **self._aggregate(pair)} for pair in self.experiment["pairs"]]
         frame = pd.DataFrame(rows, columns=None if rows else ["a", "b", "statistic"])
-        for column in ("error", "dependent"):  # None must stay None among text and booleans
+        for column in ("error", "dependent", "why"):  # None must stay None among text and booleans
             frame[column] = pd.Series([row[column] for row in rows], dtype=object)
         return frame
 
@@ -170,9 +170,10 @@ class RunRecords:
                 "value": np.nan,
                 "log10_p": np.nan,
                 "paper_log10_p": np.nan,
+                "why": None,
                 "detail": {},
                 "blocks": [],
-                "withheld": 0,
+                "silent": 0,
             }
         units = [self.store.get(key) for key in pair["keys"]]
         if lost := [key for key, unit in zip(pair["keys"], units, strict=True) if unit is None]:
@@ -189,9 +190,10 @@ class RunRecords:
             "value": outcome.value,
             "log10_p": np.nan if outcome.log10_p is None else outcome.log10_p,
             "paper_log10_p": np.nan if (paper := outcome.detail.paper_log10_p) is None else paper,
+            "why": outcome.why,
             "detail": outcome.detail.as_record(),
             "blocks": [block.log10_p for block in blocks],
-            "withheld": sum(bool(block.detail.withheld) for block in blocks),
+            "silent": _silent(blocks),
         }
 
 
@@ -209,6 +211,11 @@ def read(kind: Callable[..., Kind], rows: Sequence[Any]) -> list[Kind]:
         raise OldRecordsError(OLD) from error
 
 
+def _silent(blocks: Sequence[BlockResult]) -> int:
+    """How many blocks have p = 1 since nothing in them could count."""
+    return sum(block.reach == block.log10_p == 0 for block in blocks)
+
+
 def frame_of(*studies: StudyReport) -> pd.DataFrame:
     """All pairs of some studies, with the columns of `RunRecords.pairs` and others."""
     frames = []
@@ -217,7 +224,8 @@ def frame_of(*studies: StudyReport) -> pd.DataFrame:
         frames.append(
             study.to_frame().assign(
                 blocks=[[block.log10_p for block in some] for some in blocks],
-                withheld=[sum(bool(block.detail.withheld) for block in some) for some in blocks],
+                silent=[_silent(some) for some in blocks],
+                why=[record.outcome.why if record.outcome else None for record in study.records],
             )
         )
     return pd.concat(frames, ignore_index=True)

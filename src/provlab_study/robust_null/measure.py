@@ -12,7 +12,9 @@ from transformers import PreTrainedTokenizerBase
 from provlab.inference import pvalues
 from provlab.plots import format_interval
 from provlab.statistics import get
-from provlab.statistics.base import Array, Model, Options
+from provlab.statistics.base import Array
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 from provlab_study.robust_null import common_units as units
 from provlab_study.robust_null.common_units import Matchings

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from provlab.engine.pairs import all_pairs_of_blocks
 from provlab.engine.store import Store
 from provlab.inference import pvalues
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +119,7 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
     for pair, result in all_pairs_of_blocks("phi_match", a, b, options, store=store, progress=progress).items():
         log10_p[pair] = result.log10_p
-        floors.append(result.detail.needed("floor"))
+        floors.append(result.reach)
         if result.matching is not None:
             by_gate, by_up = _of_all(result.matching, result.detail.without or [])
             units[pair] = UnitMap(by_gate, by_up, width)

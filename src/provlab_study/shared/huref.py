@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from provlab.errors import NotComparableError
 from provlab.models.anatomy import Anatomy
 from provlab.statistics import register
-from provlab.statistics.base import Features, Model, Options, Statistic
+from provlab.statistics.base import Features, Statistic
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.results import BlockResult
 
 Matrix = NDArray[np.float64]

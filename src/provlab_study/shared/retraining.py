@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from provlab.errors import InputError
 from provlab.inference import allowing, pvalues
 from provlab.models.predictions import next_token_log_probs
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch
 from provlab.statistics.text import cut, encode
 from provlab.statistics.two_views import Views

@@ -11,7 +11,7 @@ from provlab import zoo
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError, ProvlabError
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.attack_lab import figures, measure, training
 from provlab_study.attack_lab.measure import Instance
 from provlab_study.attack_lab.rows import FRAMING, ROWS, AttackRow, rows

@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 from provlab.inference import pvalues
 from provlab.inference.matching import cosine_similarity, match, match_shuffled, unit_rows
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.calibration import figures, shipped
 from provlab_study.calibration.trained import train_residual_pairs
 

@@ -10,7 +10,7 @@ from random_students import Read, student
 
 from provlab.errors import InputError
 from provlab.statistics import get
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.distillation import measure as distillation
 from provlab_study.distillation.ridges import without_gate_direction
 from provlab_study.shared.groups import Groups
@@ -61,11 +61,11 @@ def test_parallel_rows_accuse_strangers_and_their_other_part_does_not():
     sides = [model.views(0, parallel(seed)) for seed in range(3)]
     results = [get("phi_match").compare_block(a, b, 0, Options()) for a, b in combinations(sides, 2)]
     assert max(result.detail.paper_log10_p for result in results) < -20
-    assert {result.log10_p for result in results} == {0.0}  # withheld
-    assert all("look alike" in result.detail.withheld for result in results)
+    assert {result.log10_p for result in results} == {0.0}
+    assert all("too much alike" in result.why for result in results)
     outcome = get("phi_match").aggregate(results)
     assert outcome.log10_p is None
-    assert outcome.detail.withheld.endswith("mean |cosine| of 1.00 or more: so in 3 of 3 blocks")
+    assert outcome.why.startswith("3 of 3 blocks: the gate and up projections of a unit are too much alike")
     own = [student(seed) for seed in range(3)]
     assert min(log10_p(model, own)) > -20
     for made in own:

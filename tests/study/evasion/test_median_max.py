@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from provlab import api
 from provlab.models.checkpoint import Checkpoint
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab.statistics.text import encode
 from provlab_study.evasion.median_max import N_INPUTS
 

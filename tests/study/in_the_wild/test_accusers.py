@@ -8,7 +8,8 @@ import pytest
 
 from provlab import zoo
 from provlab.report.lineage import Lineage
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab_study.in_the_wild import accusers, figures, measure
 
 

@@ -28,9 +28,9 @@ class Bench:
         self.pairs: dict[tuple[str, str, str], dict[str, Any]] = {}
         self.measurements: dict[str, Any] = {}
         self.withheld = Store.key(block=1)
-        detail = {"n": 256, "floor": 0.0, "paper_log10_p": 0.0, "tied": [0.9, 0.8], "withheld": "they look alike"}
-        record = {"statistic": "phi_match", "block": 1, "value": 0.0, "log10_p": 0.0, "detail": detail}
-        self.store.put(self.withheld, {**record, "parameters": {}})
+        detail = {"n": 256, "paper_log10_p": 0.0, "tied": [0.9, 0.8]}
+        record = {"statistic": "phi_match", "block": 1, "value": 0.0, "log10_p": 0.0, "reach": 0.0, "why": "alike"}
+        self.store.put(self.withheld, {**record, "detail": detail, "parameters": {}})
 
     def put(self, a: str, b: str, statistic: str, p: float | None, blocks: int = 1) -> None:
         """One comparison with one block, or with another that has no p-value.
@@ -40,16 +40,19 @@ class Bench:
         """
         key = Store.key(a=a, b=b, statistic=statistic)
         log10_p = float(np.log10(p or 1))
-        detail: dict[str, Any] = {"n": 256, "floor": -506.9, "paper_log10_p": log10_p}
+        detail: dict[str, Any] = {"n": 256, "paper_log10_p": log10_p}
+        reach, why = -506.9, None
         if p is None:
-            detail |= {"floor": 0.0, "tied": [0.9, 0.8], "withheld": "the gate and up projections look alike"}
+            detail |= {"tied": [0.9, 0.8]}
+            reach, why = 0.0, "the gate and up projections look alike"
         elif statistic != "phi_match":
             detail["order"] = [ORDER] * 2
         if statistic == "phi_l2":
             smaller = round(p * (T + 1)) - 1
             distances = [1.0] + [0.5] * smaller + [2.0] * (T - smaller)
-            detail = {"distances": distances, "floor": -2.0, "order": [ORDER] * 2, "stream": [ORDER] * 2}
+            detail = {"distances": distances, "order": [ORDER] * 2, "stream": [ORDER] * 2}
         record = {"statistic": statistic, "block": 0, "value": 0.0, "log10_p": log10_p, "detail": detail}
+        record |= {"reach": reach, "why": why}
         self.store.put(key, {**record, "parameters": {"n_permutations": T} if statistic == "phi_l2" else {}})
         about = {"a": a, "b": b, "statistic": statistic, "dependent": None, "error": None}
         self.pairs[a, b, statistic] = {**about, "keys": [key, self.withheld][:blocks]}

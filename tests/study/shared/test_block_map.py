@@ -8,7 +8,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab_study.shared.block_map import block_map
 

@@ -6,7 +6,8 @@ import pytest
 from provlab.engine import memory
 from provlab.models import room
 from provlab.statistics import two_views
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 from provlab_study.shared.block_map import block_map
 
 

@@ -12,7 +12,8 @@ from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.models.symmetry import read_all, save
 from provlab.statistics import USUAL, get
-from provlab.statistics.base import Model, Options
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
 
 WAYS = ("huref_a", "huref_b", "huref_c")
 HEADS, SIZE = 4, 6  # of the tiny Llama: four query heads share two key heads

@@ -8,7 +8,7 @@ from scipy import stats
 
 from provlab.errors import InputError, NotComparableError
 from provlab.inference import allowing, pvalues
-from provlab.statistics.base import Options
+from provlab.statistics.options import Options
 from provlab_study.shared import retraining
 from provlab_study.shared.students import Settings
 
@@ -22,7 +22,7 @@ def test_turned_units_say_the_same_and_are_lost_to_the_signed_statistic_alone():
     rows = torch.from_numpy(INPUTS)
     np.testing.assert_allclose(plain(rows), turned(rows), rtol=1e-4, atol=1e-3)
     results = compared(plain, turned)
-    floor = results["phi_match"].detail.floor
+    floor = results["phi_match"].reach
     assert results["phi_match_unsigned"].log10_p == floor
     # a correlation of one half, give or take what the random rest adds
     assert results["phi_match"].value == pytest.approx(0.5, abs=0.25)
@@ -65,7 +65,7 @@ def test_a_model_is_opened_retrained_and_compared(models, text):
     mlp = suspect.mlp(1)
     views = retraining.as_views(mlp.activations(suspect.inputs[1]), suspect.places)
     results = compare(base.block(1), views, 1, options)
-    assert results["phi_match"].log10_p == results["phi_match"].detail.floor
+    assert results["phi_match"].log10_p == results["phi_match"].reach
     fresh = suspect.student(1, Settings(steps=3, batch=8, inputs="matched"))
     again = compare(base.block(1), suspect.views(1, fresh), 1, options)
     assert again["phi_match"].matching.shape == (2, mlp.mlp_width)
