@@ -5,12 +5,12 @@ from concurrent.futures import Executor
 from contextlib import nullcontext
 from pathlib import Path
 
-from provlab import plugins
+from provlab import plugins, policy
 from provlab import statistics as registry
-from provlab.api import described, fitting, with_text
+from provlab.api import described
 from provlab.engine.lineage import Lineage
 from provlab.engine.memory import budget_for
-from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import check_sources, open_models
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.models import part
@@ -68,7 +68,8 @@ def study(
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
-    With `pairs`, only these are tested; each names two of the models.
+    Each pair is asked what `compare` would ask it (`provlab.policy`). With `pairs`, only these are tested; each names
+    two of the models.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
@@ -93,15 +94,16 @@ def study(
         train_missing(models)
         in_part = registry.hashes_nothing(names, options.units)
         opened = open_models(models, allow_pickle=allow_pickle, in_part=in_part)
-        names = names if statistics else fitting(opened, names)
-        options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
-        records = run_pairs(
+        records, options = policy.ask(
             opened,
-            names,
+            names if statistics else None,
             options,
-            store=store,
+            text=text,
             blocks=blocks,
             pairs=pairs,
+            primary=primary,
+            fdr=fdr,
+            store=store,
             progress=progress,
             memory=memory,
             workers=workers,
@@ -114,6 +116,6 @@ def study(
             primary,
             fdr,
             sources=tuple(models),
-            statistics=tuple(names),
+            statistics=tuple(dict.fromkeys(record.statistic for record in records)),
             lineage=Lineage.of(models),
         )

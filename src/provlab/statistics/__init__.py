@@ -74,6 +74,7 @@ REGISTRY = {
     "phi_match_unsigned": Entry(
         f"{_HERE}.phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True, some_units=True
     ),
+    "phi_match_all": Entry(f"{_HERE}.phi_match_all", "PhiMatchAll", r"$\phi_{|MATCH|}$ of all blocks"),
     "phi_e": Entry(f"{_HERE}.phi_e", "PhiE", r"$\phi_E$", some_units=True),
     "phi_axes": Entry(f"{_HERE}.phi_e", "PhiAxes", r"$\phi_{AXES}$", some_units=True),
     "phi_unseen": Entry(f"{_HERE}.phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True, some_units=True),
