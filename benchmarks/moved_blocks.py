@@ -2,15 +2,16 @@
 
 A copy that leaves out the k middle blocks and gets k that write nothing, half of them at either end, has no block at
 its place. ``python benchmarks/moved_blocks.py`` trains Llamas of 4, 8, 16 and 32 blocks on the prose of the zoo's
-corpus for a short time, leaves out 2 (and 4) middle blocks, and writes the loss on held-out prose before and after into
-``moved_blocks.csv``. Blocks that write nothing change no output, so the copy without the middle ones is measured. The
+corpus for a short time, leaves out 2 (and 4) middle blocks, and adds the loss on held-out prose before and after to
+``moved_blocks.csv``; depths after the command train these alone. Blocks that write nothing change no output, so the copy without the middle ones is measured. The
 models are tiny and hardly trained: what middle blocks are worth in models that were trained long is not measured here.
 """
 
 import csv
 import sys
-import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -68,29 +69,24 @@ def loss(model: LlamaForCausalLM, left_out: range) -> float:
     return result
 
 
-def main() -> None:
-    """Train each depth by two seeds, and write a row for each number of blocks that are left out."""
+def main(depths: Sequence[int]) -> None:
+    """Train each depth by two seeds, and add a row for each number of blocks that are left out."""
     torch.set_num_threads(1)
-    rows = []
-    for depth in DEPTHS:
-        for seed in (0, 1):
-            began = time.process_time()
-            model = trained(depth, seed, STEPS)
-            whole = loss(model, range(0))
-            for k in (2, 4):
-                if k < depth:
-                    first = (depth - k) // 2
-                    more = loss(model, range(first, first + k)) - whole
-                    rows.append([depth, seed, k, round(whole, 3), round(more, 4)])
-            print(depth, seed, rows[-2:], f"{time.process_time() - began:.0f} s", file=sys.stderr, flush=True)
     about = [(provenance.commit() or "")[:7], datetime.now(UTC).date().isoformat(), provenance.processor()]
-    with OUT.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            ["blocks", "seed", "left_out", "loss", "more_nats", "steps", "commit", "date", "machine", "torch"]
-        )
-        writer.writerows([*row, STEPS, *about, torch.__version__] for row in rows)
+    names = ["blocks", "seed", "left_out", "loss", "more_nats", "steps", "commit", "date", "machine", "torch"]
+    if not OUT.exists():
+        OUT.write_text(",".join(names) + "\n", encoding="utf-8")
+    for depth, seed in product(depths, (0, 1)):
+        model = trained(depth, seed, STEPS)
+        whole = loss(model, range(0))
+        with OUT.open("a", newline="", encoding="utf-8") as file:
+            for k in (k for k in (2, 4) if k < depth):
+                first = (depth - k) // 2
+                more = loss(model, range(first, first + k)) - whole
+                row = [depth, seed, k, f"{whole:.3f}", f"{more:.4f}", STEPS, *about, torch.__version__]
+                csv.writer(file, lineterminator="\n").writerow(row)
+                print(*row, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main([int(depth) for depth in sys.argv[1:]] or DEPTHS)

@@ -1,10 +1,10 @@
 """Which tests two models are asked, and at which places: one policy for `compare`, `study`, `tree` and `plan`.
 
-What a pair is asked follows from the two models alone (`first`) and, where nothing rejects, from what came out
-(`further`). Every door asks pair by pair, so a pair gets the same tests alone and among many.
+What a pair is asked follows from the two models alone (`first`) and from what came out (`further`). Every door asks pair
+by pair, so a pair gets the same tests alone and among many.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from provlab.engine.memory import Pair
 from provlab.engine.pairs import run_pairs, with_common_vocabulary
 from provlab.engine.table import OpenedModels, PairRecord
 from provlab.report.family import FamilyOfTests, reach
+from provlab.report.outcome import ignores_order
 from provlab.statistics.base import Model, Options
 from provlab.statistics.flaws import ORDER_FREE
 from provlab.statistics.results import Outcome
@@ -100,16 +101,20 @@ def may_look(a: Model, b: Model, asked: Sequence[Asked]) -> bool:
     return gated and len(depths) == 1 and min(depths) > _DEPTH and Asked(_IN_PLACE) in asked
 
 
-def further(a: Model, b: Model, asked: Sequence[Asked], outcomes: Mapping[str, Outcome]) -> list[str]:
-    """List what a pair is asked besides, where nothing rejected of what it was `asked`, the usual tests.
+def further(
+    a: Model, b: Model, asked: Sequence[Asked], outcomes: Mapping[str, Outcome], rejecting: Collection[str]
+) -> list[str]:
+    """List what a pair is asked besides, once the usual tests that it was `asked` came out.
 
-    The look at all blocks, where a test in place could have rejected: one that is silenced by what either model holds
-    says nothing at other places. And the stream score, a figure that is no test: a disguised copy may have silenced
-    the tests.
+    The look at all blocks, unless a test of units in any order rejects: an order and rows of the embedding cost nothing
+    to give. A test in place must have been able to reject: one that is silenced by what either model holds says nothing
+    at other places. And the stream score where nothing rejects, a figure that is no test: a disguised copy may have
+    silenced the tests.
     """
     in_place = outcomes.get(_IN_PLACE)
-    look = may_look(a, b, asked) and in_place is not None and in_place.log10_p is not None and reach(in_place) < 0
-    score = any(name in ORDER_FREE for name, _ in asked)
+    able_in_place = in_place is not None and in_place.log10_p is not None and reach(in_place) < 0
+    look = may_look(a, b, asked) and able_in_place and not any(map(ignores_order, rejecting))
+    score = not rejecting and any(name in ORDER_FREE for name, _ in asked)
     return [LOOK] * look + ["stream_score"] * score
 
 
@@ -169,12 +174,11 @@ def ask(
     if statistics is not None:
         return records, options
     again: dict[str, list[Pair]] = {}
-    for a, b in _unrejected(records, [LOOK] * len(looks), primary, fdr=fdr):
-        outcomes = {r.statistic: r.outcome for r in records if (r.a, r.b) == (a, b) and r.outcome is not None}
-        names_further = further(models[a], models[b], asked[a, b], outcomes) if outcomes else []
-        for name in names_further:
-            if name != LOOK or (a, b) in looks:
-                again.setdefault(name, []).append((a, b))
+    for (a, b), rejecting in _rejecting(records, [LOOK] * len(looks), primary, fdr=fdr).items():
+        if outcomes := {r.statistic: r.outcome for r in records if (r.a, r.b) == (a, b) and r.outcome is not None}:
+            for name in further(models[a], models[b], asked[a, b], outcomes, rejecting):
+                if name != LOOK or (a, b) in looks:
+                    again.setdefault(name, []).append((a, b))
     if again:
         seen = run_pairs(opened, list(again), options, pairs=again, **engine)
         records += [record for record in seen if record.outcome]
@@ -198,8 +202,10 @@ def in_order(records: Sequence[PairRecord], names: Sequence[str], pairs: Sequenc
     return sorted(records, key=lambda record: (by_name[record.statistic], by_pair[record.a, record.b]))
 
 
-def _unrejected(records: Sequence[PairRecord], looks: Sequence[str], primary: str | None, *, fdr: bool) -> list[Pair]:
-    """Pairs of which no test rejects, those that may follow counted among all: one more test is no free one."""
+def _rejecting(
+    records: Sequence[PairRecord], looks: Sequence[str], primary: str | None, *, fdr: bool
+) -> dict[Pair, list[str]]:
+    """Which tests of each pair reject, those that may follow counted among all: one more test is no free one."""
     family = FamilyOfTests.of(records, primary, fdr=fdr)
     nothing = np.zeros(len(looks))
     counted = replace(
@@ -208,5 +214,8 @@ def _unrejected(records: Sequence[PairRecord], looks: Sequence[str], primary: st
         log10_p=np.r_[family.log10_p, nothing],
         floor=np.r_[family.floor, nothing],
     )
-    rejected = {(r.a, r.b) for r, found in zip(records, counted.rejected, strict=False) if found}
-    return [pair for pair in dict.fromkeys((r.a, r.b) for r in records) if pair not in rejected]
+    found: dict[Pair, list[str]] = {(r.a, r.b): [] for r in records}
+    for record, rejects in zip(records, counted.rejected, strict=False):
+        if rejects:
+            found[record.a, record.b].append(record.statistic)
+    return found
