@@ -3,8 +3,9 @@
 A copy that leaves out the k middle blocks and gets k that write nothing, half of them at either end, has no block at
 its place. ``python benchmarks/moved_blocks.py`` trains Llamas of 4, 8, 16 and 32 blocks on the prose of the zoo's
 corpus for a short time, leaves out 2 (and 4) middle blocks, and adds the loss on held-out prose before and after to
-``moved_blocks.csv``; depths after the command train these alone. Blocks that write nothing change no output, so the copy without the middle ones is measured. The
-models are tiny and hardly trained: what middle blocks are worth in models that were trained long is not measured here.
+``moved_blocks.csv``; depths after the command train these alone. Blocks that write nothing change no output, so the
+copy without the middle ones is measured. The models are tiny and hardly trained: what middle blocks are worth in models
+that were trained long is not measured here.
 """
 
 import csv

@@ -1,7 +1,7 @@
 """Which tests two models are asked, and at which places: one policy for `compare`, `study`, `tree` and `plan`.
 
-What a pair is asked follows from the two models alone (`first`) and from what came out (`further`). Every door asks pair
-by pair, so a pair gets the same tests alone and among many.
+What a pair is asked follows from the two models alone (`first`) and from what came out (`further`). Every door asks
+pair by pair, so a pair gets the same tests alone and among many.
 """
 
 from collections.abc import Collection, Mapping, Sequence
