@@ -79,7 +79,9 @@ def test_a_model_without_tokenizer_is_given_the_other_ones_ids(models, new_model
     bare = tmp_path / "bare"
     new_model(8).save_pretrained(bare)
     comparison = provlab.compare(models["base"], bare, text=text, progress=False, **SMALL)
-    assert {record.statistic: record.error for record in comparison.records} == dict.fromkeys((*USUAL, "stream_score"))
+    assert {record.statistic: record.error for record in comparison.records} == dict.fromkeys(
+        (*USUAL, "phi_match_all", "stream_score")
+    )
 
 
 def test_too_little_text_is_said(models):

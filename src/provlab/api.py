@@ -1,43 +1,21 @@
 """The first question as a function: `compare` says whether two models were trained independently."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provlab import plugins
+from provlab import policy
 from provlab import statistics as registry
-from provlab.engine.all_blocks import able
-from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import open_models
 from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
 from provlab.models.checkpoint import Checkpoint, identical
 from provlab.report.comparison import Comparison
-from provlab.report.family import FamilyOfTests, check_primary
+from provlab.report.family import check_primary
 from provlab.report.views import describe
 from provlab.statistics import quick as few
-from provlab.statistics.flaws import ORDER_FREE
 from provlab.statistics.options import Options
-
-
-def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
-    """Options with the text, or prose that a scheme offers if none is given and a statistic reads text.
-
-    Called once all else is checked: the first use of the zoo's text makes its corpus, which takes a while.
-    """
-    reads = any("text_sha256" in registry.get(name).parameters(options) for name in names)
-    if text is None and reads:
-        text = plugins.default_text()
-    return replace(options, text=text or "")
-
-
-def fitting(opened: OpenedModels, usual: Sequence[str]) -> list[str]:
-    """Return the usual tests; where no model has a block, as tables taken alone, those of an embedding."""
-    if any(model.anatomy.n_blocks for model in opened.models.values()):
-        return list(usual)
-    by_name = {name: registry.get(name) for name in registry.REGISTRY}
-    return [name for name, test in by_name.items() if test.roles == ("embedding",) and test.assumptions]
 
 
 def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, Any], ...]:
@@ -57,21 +35,6 @@ def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, An
         | ({"lent_ids": model.checkpoint.tokenizer_digest is None} if lent else {})
         for source, model in opened.models.items()
     )
-
-
-def _units_may_be_spread(opened: OpenedModels) -> bool:
-    """Whether one model with gates has more hidden units, so that those that matter may each be a part of the other's.
-
-    phi_MATCH pairs units one to one, and could not see it. How many matter is not known before the models are run.
-    """
-    counts = []
-    for model in opened.models.values():
-        anatomy = model.anatomy
-        if not anatomy.gated:
-            return False
-        mlps = [len(anatomy.mlps(block)) for block in range(anatomy.n_blocks)]
-        counts.append(anatomy.mlp_width * max(mlps, default=1))
-    return max(counts) > min(counts)
 
 
 def compare(
@@ -98,8 +61,8 @@ def compare(
         Each a local checkpoint folder, a hub id ``org/name[@revision]``, or ``zoo:NAME``; ``MODEL::PART`` is a part of
         one, as ``MODEL::vision`` or ``MODEL::tower=PREFIX``.
     statistics : sequence of str, optional
-        Registered names; the default set otherwise, with phi_anchor where one model has more hidden units.
-        One that does not apply to the pair, or fails, becomes a row with the reason.
+        Registered names; what `provlab.policy` says of the pair otherwise. One that does not apply to the pair, or
+        fails, becomes a row with the reason.
     blocks : sequence of int, optional
         Transformer blocks to read, counted from 0; all by default.
     primary : str, optional
@@ -140,26 +103,21 @@ def compare(
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True)
-    blocks = few.blocks(opened.models.values(), seed=options.seed) if quick else blocks
-    names = names if statistics else fitting(opened, names)
-    if statistics is None and _units_may_be_spread(opened):  # known before any test is made
-        names = [*names, "phi_anchor"]
-    options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
-    records = []
-    depths = {model.anatomy.n_blocks for model in opened.models.values()}
-    if blocks is None and (all_blocks or len(depths) > 1):
-        everywhere = able(names, list(opened.models.values()), explicit=all_blocks)
-        records = run_pairs(opened, everywhere, options, store=store, all_blocks=True, progress=progress)
-    left = [name for name in names if name not in {record.statistic for record in records}]
-    records += run_pairs(opened, left, options, store=store, blocks=blocks, progress=progress)
-    records.sort(key=lambda record: names.index(record.statistic))
+    records, options = policy.ask(
+        opened,
+        names if statistics else None,
+        options,
+        text=text,
+        blocks=blocks,
+        all_blocks=all_blocks,
+        quick=quick,
+        primary=primary,
+        fdr=fdr,
+        store=store,
+        progress=progress,
+    )
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
-    seeing = any(record.statistic in ORDER_FREE for record in records)
-    if statistics is None and seeing and not FamilyOfTests.of(records, primary, fdr=fdr).rejected.any():
-        # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
-        scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)
-        records += [record for record in scored if record.outcome]
     models = described(opened, lent=options.shared is not None)  # the text's tokens were brought together
     return Comparison(models, tuple(records), options, primary, fdr)

@@ -5,8 +5,9 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from provlab import policy
 from provlab import statistics as registry
-from provlab.api import described, with_text
+from provlab.api import described
 from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs
 from provlab.engine.store import Store
@@ -57,8 +58,7 @@ def tree(
     engine: dict[str, Any] = {"store": store, "progress": progress, "memory": memory}
 
     def tested(name: str, pairs: Sequence[tuple[str, str]] | None = None) -> list[PairRecord]:
-        (name,) = registry.checked_names([name])
-        return run_pairs(opened, [name], with_text(options, [name], text), pairs=pairs, **engine)
+        return policy.ask(opened, registry.checked_names([name]), options, text=text, pairs=pairs, **engine)[0]
 
     records, names = tested(statistic), [statistic]
     if withheld := {(r.a, r.b): None for r in records if r.outcome and r.outcome.log10_p is None and r.outcome.why}:

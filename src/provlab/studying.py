@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from pathlib import Path
 
-from provlab import plugins
+from provlab import plugins, policy
 from provlab import statistics as registry
-from provlab.api import described, fitting, with_text
+from provlab.api import described
 from provlab.engine.memory import budget_for
-from provlab.engine.pairs import check_sources, open_models, run_pairs, with_common_vocabulary
+from provlab.engine.pairs import check_sources, open_models
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.models import part
@@ -69,7 +69,8 @@ def study(
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
-    With `pairs`, only these are tested; each names two of the models. A `quick` look reads the same few blocks of all.
+    Each pair is asked what `compare` would ask it (`provlab.policy`). With `pairs`, only these are tested; each names
+    two of the models. A `quick` look reads the same few blocks of all.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
@@ -94,16 +95,17 @@ def study(
     budget_for(memory)  # refuses what is no size
     train_missing(models)
     opened = open_models(models, allow_pickle=allow_pickle)
-    blocks = few.blocks(opened.models.values(), seed=options.seed) if quick else blocks
-    names = names if statistics else fitting(opened, names)
-    options = with_common_vocabulary(with_text(options, names, text), opened.models, names)
-    records = run_pairs(
+    records, options = policy.ask(
         opened,
-        names,
+        names if statistics else None,
         options,
-        store=store,
+        text=text,
         blocks=blocks,
+        quick=quick,
         pairs=pairs,
+        primary=primary,
+        fdr=fdr,
+        store=store,
         progress=progress,
         memory=memory,
         workers=workers,
@@ -116,6 +118,6 @@ def study(
         primary,
         fdr,
         sources=tuple(models),
-        statistics=tuple(names),
+        statistics=tuple(dict.fromkeys(record.statistic for record in records)),
         lineage=Lineage.of(models),
     )

@@ -86,4 +86,4 @@ def test_who_reads_the_order_says_so_in_the_table_of_flaws_too():
     tests = {name for name in REGISTRY if get(name).assumptions}
     assert {name for name in tests if get(name).reads_order} == flaws.ORDERED
     assert {name for name in tests if not get(name).reads_order} == {*flaws.ORDER_FREE, "phi_axes"}
-    assert set(flaws.STANDING) == {"phi_match_unsigned", "phi_anchor"}
+    assert set(flaws.STANDING) == {"phi_match_unsigned", "phi_match_all", "phi_anchor"}

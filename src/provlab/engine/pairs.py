@@ -151,7 +151,7 @@ def run_pairs(
     *,
     store: Store | None = None,
     blocks: Sequence[int] | None = None,
-    pairs: Sequence[Pair] | None = None,
+    pairs: Sequence[Pair] | Mapping[str, Sequence[Pair]] | None = None,
     all_blocks: bool = False,
     progress: float = True,
     memory: int | str | None = None,
@@ -172,8 +172,8 @@ def run_pairs(
         Where finished results are kept and found again; without it nothing is written.
     blocks : sequence of int, optional
         Restrict the per-block statistics to these blocks (counted from 0), each once and in ascending order.
-    pairs : sequence of (a, b), optional
-        Which pairs of sources; all by default, in the order of the sources.
+    pairs : sequence of (a, b), or mapping of statistics to such, optional
+        Which pairs of sources, of all statistics or of each; all by default, in the order of the sources.
     all_blocks : bool
         Compare every block of one model with every block of the other, by statistics that can
         (`provlab.engine.all_blocks`).
@@ -208,12 +208,14 @@ def run_pairs(
     if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
         raise InputError(f"workers must be a whole number of at least 1, not {workers!r}")
     budget = budget_for(memory, workers)
-    pairs = list(pairs) if pairs is not None else list(combinations(opened.sources, 2))
+    if not isinstance(pairs, Mapping):
+        pairs = dict.fromkeys(statistics, list(pairs) if pairs is not None else list(combinations(opened.sources, 2)))
     options = with_common_vocabulary(options, opened.models, statistics)
     if blocks is not None:
         options = replace(options, blocks=tuple(sorted(set(blocks))))
     kind = AllBlocks if all_blocks else JobTable
-    tables = [kind(opened, ResultCache(store, get_statistic(name), options), pairs, blocks) for name in statistics]
+    caches = [ResultCache(store, get_statistic(name), options) for name in statistics]
+    tables = [kind(opened, cache, pairs[cache.statistic.name], blocks) for cache in caches]
     execute(tables, budget, progress=progress, workers=workers, executor=executor)
     return _agreed([record for table in tables for record in table.records()])
 

@@ -69,6 +69,7 @@ REGISTRY = {
     "phi_jsd": Entry(f"{_HERE}.phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
     "phi_match": Entry(f"{_HERE}.phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
     "phi_match_unsigned": Entry(f"{_HERE}.phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
+    "phi_match_all": Entry(f"{_HERE}.phi_match_all", "PhiMatchAll", r"$\phi_{|MATCH|}$ of all blocks"),
     "phi_e": Entry(f"{_HERE}.phi_e", "PhiE", r"$\phi_E$"),
     "phi_axes": Entry(f"{_HERE}.phi_e", "PhiAxes", r"$\phi_{AXES}$"),
     "phi_unseen": Entry(f"{_HERE}.phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
