@@ -11,7 +11,7 @@ from typing import Any
 from provlab import statistics as registry
 from provlab.engine.lineage import short_names
 from provlab.forest.result import SHOWN
-from provlab.report.outcome import REJECTIONS
+from provlab.report.decide import REJECTIONS
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:provlab:evidence:1"

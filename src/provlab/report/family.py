@@ -115,9 +115,9 @@ class FamilyOfTests:
         return float(np.log10(LEVEL / max(self.size - rejected, 1)))
 
     @cached_property
-    def able(self) -> NDArray[np.bool_]:
-        """Which tests could have rejected, at their floors: ``(tests,)``; one whose floor is unknown could."""
-        return np.asarray(self.members & ~(self.floor > self.bar))
+    def adjusted_reach(self) -> Values:
+        """Smallest that each adjusted p could have been, the others as they came out: -inf where that is not known."""
+        return np.nan_to_num(self.floor - self.bar + np.log10(LEVEL), nan=-np.inf)
 
     def powerless(self) -> dict[str, float]:
         """Statistics none of whose tests rejects and none could have: the smallest log10 p that each could reach.
@@ -201,6 +201,16 @@ def reach(outcome: Outcome | None) -> float:
         return outcome.floor
     best = [min(0.0, detail.reach or 0.0) for detail in details]
     return max(outcome.floor, min(best) if outcome.detail.all_blocks is not None else pvalues.fisher(best))
+
+
+def silent(outcome: Outcome) -> list[str]:
+    """Why blocks could have said nothing, a reason each."""
+    return [why for block in outcome.blocks if (why := block.detail.withheld or block.detail.blind)]
+
+
+def why_none(outcome: Outcome) -> str | None:
+    """Why a test gives no p-value here, if it should."""
+    return outcome.detail.withheld
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ Array = NDArray[np.float32]
 PASS = ("n_sequences", "sequence_length", "device", "dtype")  # options of a pass over inputs
 #: what makes a p-value one: see `Statistic`
 BY_THEOREM, CALIBRATED, UNCALIBRATED = "by theorem", "calibrated", "uncalibrated"
+#: what agrees where a test rejects
+Evidence = Literal["units", "order", "rows"]
 DTYPES = ("float32", "float64", "bfloat16", "float16")  # in which models run, by torch's names
 
 _elsewhere: ContextVar[bool] = ContextVar("provlab_elsewhere", default=False)
@@ -256,9 +258,10 @@ class Statistic(ABC):
     warrant : str
         What makes its p-value one under these: `BY_THEOREM`; `CALIBRATED`, on independent models; or `UNCALIBRATED`,
         nothing yet, and then it decides nothing.
-    reads_order : bool
-        Whether its p-value rests on the order of hidden units, or of dimensions, in the file: two models that were
-        sorted by one rule look related to it. Such a statistic must hold ``order`` in the detail of each block, which
+    evidence : str
+        What agrees where its p-value is small: hidden "units" in any order; an "order" of units, or of dimensions, in
+        the file; or "rows" of the embedding. Two models that were sorted by one rule look related to a statistic of an
+        order. So it must hold ``order`` in the detail of each block, which
         `provlab.statistics.phi_u.correlation_with_identity` puts there for `provlab.statistics.order.OrderedRows`.
     roles : tuple of str, or None
         Tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
@@ -282,7 +285,7 @@ class Statistic(ABC):
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     warrant: ClassVar[str] = UNCALIBRATED
-    reads_order: ClassVar[bool] = True
+    evidence: ClassVar[Evidence] = "order"
     roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
     independent_blocks: ClassVar[bool] = False
@@ -363,10 +366,10 @@ class Statistic(ABC):
         NotComparableError
             The statistic reads the order, and the detail holds no ``order``.
         """
-        if self.reads_order and result.log10_p is not None and result.detail.order is None:
+        if self.evidence == "order" and result.log10_p is not None and result.detail.order is None:
             raise NotComparableError(
                 f"{self.name} gives p-values, and nothing checks whether its units were sorted: compare OrderedRows by "
-                "correlation_with_identity, or set reads_order = False if no order of the units changes the p-value"
+                "correlation_with_identity, or set evidence = 'units' if no order of the units changes the p-value"
             )
         return result
 

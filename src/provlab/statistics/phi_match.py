@@ -181,7 +181,7 @@ class PhiMatch(Statistic):
     settings: ClassVar[tuple[str, ...]] = ("seed", "text_sha256", *PASS, "sampled_tokens", "compared_units")
     recorded = GateAndUp
     warrant = CALIBRATED
-    reads_order = False  # units get random labels
+    evidence = "units"  # they get random labels
     unsigned: ClassVar[bool] = False
     #: agreeing units count as evidence if they write at least this share of the MLP's output, on both sides
     WRITTEN: ClassVar[float] = 0.05
