@@ -18,7 +18,6 @@ from provlab.report.comparison import Comparison
 from provlab.report.family import LEVEL, FamilyOfTests, check_primary
 from provlab.report.views import describe
 from provlab.statistics.base import Options
-from provlab.statistics.flaws import ORDER_FREE
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -166,7 +165,7 @@ def compare(
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
-    seeing = any(record.statistic in ORDER_FREE for record in records)
+    seeing = any(registry.get(record.statistic).evidence != "order" for record in records)
     if statistics is None and seeing and not FamilyOfTests.of(records, primary, fdr=fdr).rejected.any():
         # a disguised copy may have silenced the tests; a figure that is no test, where both models have embeddings
         scored = run_pairs(opened, ["stream_score"], options, store=store, progress=progress)

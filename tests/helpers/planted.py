@@ -1,11 +1,13 @@
 """Comparisons and measurements that came out as stated, without models."""
 
 import inspect
+import re
 from pathlib import Path
 
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
 from provlab.report.comparison import Comparison
+from provlab.report.findings import NAMES, WORDS
 from provlab.statistics.base import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
@@ -26,6 +28,18 @@ def comparison(log10_p, *, about=None, withheld=None, **family):
     records = [record(name, value) for name, value in log10_p.items()]
     records += [record(name, None, withheld=reason) for name, reason in (withheld or {}).items()]
     return Comparison(models, tuple(records), Options(), **family)
+
+
+def says(result, label, key, **facts):
+    """Whether a verdict holds a sentence of the table of words, with these facts and any others."""
+    return bool(re.search(sentence(label, key, **facts), " ".join(result.verdict().split())))
+
+
+def sentence(label, key, **facts):
+    """A sentence of the table of words as a pattern: whoever changes it changes no test."""
+    named = {name: re.escape(str(fact)) for name, fact in (NAMES | facts).items()}
+    pieces = re.split(r"\\{(\w+)\\}", re.escape(WORDS[label][key]))
+    return "".join(named.get(piece, ".*?") if k % 2 else piece for k, piece in enumerate(pieces))
 
 
 def row(claim):

@@ -68,12 +68,12 @@ def applicable(lacking: Collection[str]) -> list[str]:
 
 
 def hiding(hidden: Iterable[tuple[Flaw, Collection[str]]]) -> list[tuple[Flaw, list[str]]]:
-    """Choose disguises, together enough to hide related models from all tests that any of them hides from.
+    """Choose flaws, together enough to fool all tests that any of them fools; and all that a reader can shut out.
 
     Parameters
     ----------
     hidden : iterable of (Flaw, names)
-        Each disguise, and the tests that it hides from; the first of them are preferred.
+        Each flaw, and the tests that it fools; the first of them are preferred.
 
     Returns
     -------
@@ -82,9 +82,9 @@ def hiding(hidden: Iterable[tuple[Flaw, Collection[str]]]) -> list[tuple[Flaw, l
     """
     chosen: list[tuple[Flaw, list[str]]] = []
     for flaw, names in hidden:
-        if set(names).difference(*(other for _, other in chosen)):
+        if (flaw.closed and names) or set(names).difference(*(other for _, other in chosen)):
             chosen.append((flaw, list(names)))
-    for row in reversed(list(chosen)):  # what the others hide as well needs no words
+    for row in reversed([row for row in chosen if not row[0].closed]):  # what the others do as well needs no words
         if not set(row[1]).difference(*(names for other, names in chosen if other is not row[0])):
             chosen.remove(row)
     return chosen
