@@ -33,8 +33,8 @@ from provlab.inference import evalues, pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
 from provlab.models.checkpoint import Checkpoint
+from provlab.report.decide import ORDER, REJECTED, Test, decide
 from provlab.report.family import LEVEL
-from provlab.report.outcome import ORDER, REJECTED, Evidence
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Options
@@ -392,15 +392,17 @@ DEFAULT = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_unseen")
 def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
     """The level from which `provlab compare` says *rejected*, and the one from which it says that or *by order alone*.
 
-    The words are those of `provlab.report.outcome` for the tests that reject, by Holm, at each level.
+    The words are those of `provlab.report.decide` for the tests that reject, by Holm, at each level.
     """
     log10_p = {test: value for test, value in p.items() if value is not None}
     if not log10_p:
         return [None, None]
     adjusted = dict(zip(log10_p, pvalues.holm(np.array([*log10_p.values()])).tolist(), strict=True))
     words = {
-        level: Evidence(
-            {}, (*log10_p,), tuple(t for t, q in adjusted.items() if q <= level), (*log10_p,), (), False
+        # a test rejects where it stands at the level of every verdict, or below
+        level: decide(
+            [Test(t, get(t).evidence, frozenset(), q - level + np.log10(LEVEL), -np.inf) for t, q in adjusted.items()],
+            (),
         ).outcome
         for level in adjusted.values()
     }

@@ -1,4 +1,4 @@
-"""The rule of a verdict: what it was before it was one loop, where it differs and why, and what no test may do to it."""
+"""The rule of a verdict: what it was before, where it differs and why, and what no further test may do to it."""
 
 import hashlib
 from collections import Counter

@@ -26,8 +26,8 @@ from provlab.models.counting import counting
 from provlab.planning.rates import PowerLaw, measure_rates
 from provlab.planning.sketch import shapes_of
 from provlab.planning.study import estimate, plan
+from provlab.report.findings import share_seen
 from provlab.report.study_report import StudyReport
-from provlab.report.verdict import _smallest_share
 from provlab.statistics import get, phi_u
 from provlab.statistics.alive import living_rows, some_of
 from provlab.statistics.base import Model, Options
@@ -340,13 +340,13 @@ def test_the_share_that_is_said_is_found_by_some_units():
     """A few drawn units count only where many of them agree, and the verdict must not promise less than that."""
     h, bar = 400, -2.0
     nothing = outcome_of(h, 0.0, 0)
-    share = _smallest_share(nothing, bar)
+    share = share_seen(nothing, bar)
     assert share is not None
     rejected = [(each := outcome_of(h, share, seed)).log10_p is not None and each.log10_p <= bar for seed in range(12)]
     assert np.mean(rejected) >= 0.75
     # as if units counted wherever they agree: what was promised would not have been found
     blocks = [block.about(least=None) for block in nothing.blocks]
-    believed = _smallest_share(replace(nothing, blocks=blocks), bar)
+    believed = share_seen(replace(nothing, blocks=blocks), bar)
     rejected = [
         (each := outcome_of(h, believed, seed)).log10_p is not None and each.log10_p <= bar for seed in range(12)
     ]

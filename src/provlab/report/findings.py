@@ -27,8 +27,8 @@ from provlab.statistics.base import BY_THEOREM, UNCALIBRATED
 from provlab.statistics.results import Outcome
 
 WORDS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-#: labels of a card, in their order
-LABELS = tuple(label for label in WORDS if label != "answer")
+#: labels of a card, in their order; its first line and its table say what [answer] and [tested] do
+LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: outcome -> its key in the table of words
 KEYS = dict(zip(OUTCOMES, ("identical", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True))
 NAMES = {key: outcome for outcome, key in KEYS.items()}
@@ -64,7 +64,7 @@ class Verdict:
     answer : str
         What that means, in a few words.
     findings : list of (str, str)
-        A label and a sentence, in the order of `LABELS`.
+        A label and a sentence, in the order of the table of words.
     """
 
     def __init__(
