@@ -389,6 +389,11 @@ def tables(a: Mlps, b: Mlps, rng: np.random.Generator) -> list[NDArray[np.float3
 DEFAULT = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_unseen")
 
 
+def _at_level(name: str, above: float) -> Test:
+    """A test whose log10 p stands so far above the level of a verdict."""
+    return Test(name, get(name).evidence, frozenset(), above + float(np.log10(LEVEL)), -np.inf)
+
+
 def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
     """The level from which `provlab compare` says *rejected*, and the one from which it says that or *by order alone*.
 
@@ -399,11 +404,7 @@ def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
         return [None, None]
     adjusted = dict(zip(log10_p, pvalues.holm(np.array([*log10_p.values()])).tolist(), strict=True))
     words = {
-        # a test rejects where it stands at the level of every verdict, or below
-        level: decide(
-            [Test(t, get(t).evidence, frozenset(), q - level + np.log10(LEVEL), -np.inf) for t, q in adjusted.items()],
-            (),
-        ).outcome
+        level: decide([_at_level(test, q - level) for test, q in adjusted.items()], ()).outcome
         for level in adjusted.values()
     }
     return [

@@ -181,7 +181,8 @@ PLANTED = {
     "all refused that ignore the order": (
         {"phi_u": -0.3, "phi_match": "cut differently", "phi_match_unsigned": "cut differently", "stream_score": None},
         {}, UNTESTED,
-        [("why", "stream_score", {"value": "0.5", "bound": "0.5"}), ("why", "hiding", {"ways": "hidden units in another order (from phi_u)"}),
+        [("why", "stream_score", {"value": "0.5", "bound": "0.5"}),
+         ("why", "hiding", {"ways": "hidden units in another order (from phi_u)"}),
          ("mind", "described", {"figures": "stream_score 0.5"}),
          ("not run", "refused", {"names": "phi_match, phi_match_unsigned", "reason": "cut differently"})],
         ["fooled by"],
