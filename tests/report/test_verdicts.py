@@ -455,7 +455,7 @@ def test_identical_is_never_said_from_memory(verdict, models, monkeypatch):
 def test_kin(verdict, models, noisy):
     result, message = verdict(models["base"], noisy)
     assert result.outcome == REJECTED
-    assert says(result, "tested", "rejected", hits="phi_u, phi_h")
+    assert says(result, "tested", "rejected", hits="phi_u, phi_h, phi_match, phi_match_unsigned, phi_unseen")
     assert len(fill(message, 100).splitlines()) <= 12
     assert says(result, "how rare", "paper")  # the paper's number beside ours
     agree = result.to_frame().set_index("statistic")["agree"]
@@ -478,7 +478,7 @@ def test_stranger(verdict, models):
     assert says(result, "tested", "not_rejected", tested=", ".join(SILENT))
     assert f"phi_l2 cannot reject here: its smallest p is 0.05 over {len(SILENT)} tests." in message  # T = 19
     assert says(result, "fooled by", "way", what="hidden units in another order", names="phi_u, phi_h")
-    assert len(fill(message, 100).splitlines()) <= 12
+    assert len(fill(message, 100).splitlines()) <= 15  # three tests met all blocks, and say so
     assert result.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
 
 
