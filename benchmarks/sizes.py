@@ -32,7 +32,8 @@ from provlab.inference import pvalues
 from provlab.models import anatomy
 from provlab.models.canonical import SEEN, applied, merged, shares
 from provlab.models.checkpoint import Checkpoint
-from provlab.report.outcome import ORDER, REJECTED, Evidence
+from provlab.report.decide import ORDER, REJECTED, Test, decide
+from provlab.report.family import LEVEL
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.options import Options
@@ -385,19 +386,22 @@ def tables(a: Mlps, b: Mlps, rng: np.random.Generator) -> list[NDArray[np.float3
 DEFAULT = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_unseen")
 
 
+def _at_level(name: str, above: float) -> Test:
+    """A test whose log10 p stands so far above the level of a verdict."""
+    return Test(name, get(name).evidence, frozenset(), above + float(np.log10(LEVEL)), -np.inf)
+
+
 def smallest_levels(p: dict[str, float | None]) -> list[float | None]:
     """The level from which `provlab compare` says *rejected*, and the one from which it says that or *by order alone*.
 
-    The words are those of `provlab.report.outcome` for the tests that reject, by Holm, at each level.
+    The words are those of `provlab.report.decide` for the tests that reject, by Holm, at each level.
     """
     log10_p = {test: value for test, value in p.items() if value is not None}
     if not log10_p:
         return [None, None]
     adjusted = dict(zip(log10_p, pvalues.holm(np.array([*log10_p.values()])).tolist(), strict=True))
     words = {
-        level: Evidence(
-            {}, (*log10_p,), tuple(t for t, q in adjusted.items() if q <= level), (*log10_p,), (), False
-        ).outcome
+        level: decide([_at_level(test, q - level) for test, q in adjusted.items()], ()).outcome
         for level in adjusted.values()
     }
     return [

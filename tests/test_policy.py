@@ -12,7 +12,7 @@ from provlab.engine.pairs import open_models
 from provlab.engine.store import Store
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
-from provlab.report.outcome import IDENTICAL, NOT_REJECTED, REJECTED, SAME
+from provlab.report.decide import IDENTICAL, NOT_REJECTED, REJECTED, SAME
 from provlab.statistics.results import Outcome
 
 BLOCKS = 6

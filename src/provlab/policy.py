@@ -18,9 +18,7 @@ from provlab.engine.memory import Pair
 from provlab.engine.pairs import run_pairs, with_common_vocabulary
 from provlab.engine.table import OpenedModels, PairRecord
 from provlab.report.family import FamilyOfTests
-from provlab.report.outcome import ignores_order
 from provlab.statistics import quick as few
-from provlab.statistics.flaws import ORDER_FREE
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
@@ -112,8 +110,12 @@ def further(
     """
     in_place = outcomes.get(_IN_PLACE)
     able_in_place = in_place is not None and in_place.log10_p is not None and in_place.reach < 0
-    look = may_look(a, b, asked) and able_in_place and not any(map(ignores_order, rejecting))
-    score = not rejecting and any(name in ORDER_FREE for name, _ in asked)
+    look = (
+        may_look(a, b, asked)
+        and able_in_place
+        and not any(registry.get(name).evidence == "units" for name in rejecting)
+    )
+    score = not rejecting and any(registry.get(name).evidence != "order" for name, _ in asked)
     return [LOOK] * look + ["stream_score"] * score
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from provlab.engine.store import Store
 from provlab.engine.table import PairRecord
 from provlab.report.comparison import Comparison
+from provlab.report.findings import NAMES, WORDS
 from provlab.statistics.options import Options
 from provlab.statistics.results import Detail, Outcome
 from provlab_study.publishing import claims
@@ -29,6 +31,18 @@ def comparison(log10_p, *, about=None, withheld=None, **family):
     records = [record(name, value) for name, value in log10_p.items()]
     records += [record(name, None, why=reason) for name, reason in (withheld or {}).items()]
     return Comparison(models, tuple(records), Options(), **family)
+
+
+def says(result, label, key, **facts):
+    """Whether a verdict holds a sentence of the table of words, with these facts and any others."""
+    return bool(re.search(sentence(label, key, **facts), " ".join(result.verdict().split())))
+
+
+def sentence(label, key, **facts):
+    """A sentence of the table of words as a pattern: whoever changes it changes no test."""
+    named = {name: re.escape(str(fact)) for name, fact in (NAMES | facts).items()}
+    pieces = re.split(r"\\{(\w+)\\}", re.escape(WORDS[label][key]))
+    return "".join(named.get(piece, ".*?") if k % 2 else piece for k, piece in enumerate(pieces))
 
 
 def row(claim):

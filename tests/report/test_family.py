@@ -3,12 +3,13 @@
 import numpy as np
 import planted
 import pytest
-from planted import record
+from planted import record, says
 
 import provlab
 from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
 from provlab.report.comparison import Comparison
+from provlab.report.decide import UNTESTED
 from provlab.report.family import FamilyOfTests
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
@@ -56,11 +57,11 @@ def test_the_declared_statistic_is_the_family():
     joint, declared = comparison(tests), comparison(tests, primary="phi_h")
     assert joint.to_frame()["adjusted_log10_p"].notna().all()
     assert declared.to_frame()["adjusted_log10_p"].notna().tolist() == [False, True, False]
-    assert declared.verdict().startswith("Independent training is rejected by phi_h (one test, level 0.01)")
-    assert "phi_match ignores the order of units, so that order alone is not the cause." in declared.verdict()
+    assert says(declared, "tested", "rejected", hits="phi_h", family="one test, level 0.01")
+    assert says(declared, "beside it", "borne_out", units="phi_match")
     others = "description only, not corrected: phi_u 10^-0.3, phi_match 10^-9.0."
     assert f"phi_h was declared the one to judge by; {others}" in declared.verdict()
-    assert "phi_u (one test, level 0.01) does not reject" in comparison(tests, primary="phi_u").verdict()
+    assert says(comparison(tests, primary="phi_u"), "tested", "untested", tested="phi_u", family="one test, level 0.01")
     assert declared.to_json()["family"]["primary"] == "phi_h"
 
 
@@ -100,7 +101,7 @@ def test_the_false_discovery_rate_is_said_everywhere():
 def test_what_cannot_reject_is_said():
     """phi_l2 with T = 99 has 0.01 at best: enough after all others are rejected, never over two pairs."""
     assert "cannot reject" not in comparison({"phi_u": 1e-9, "phi_l2": 0.01}).verdict()
-    assert "by order alone, by phi_u, phi_l2" in comparison({"phi_u": 1e-9, "phi_l2": 0.01}).verdict()
+    assert says(comparison({"phi_u": 1e-9, "phi_l2": 0.01}), "tested", "order", hits="phi_u, phi_l2")
     words = "phi_l2 cannot reject here: its smallest p is 0.01 over 2 tests."
     assert words in comparison({"phi_u": 0.3, "phi_l2": 0.01}).verdict()
     two = study([{"phi_l2": 0.01}, {"phi_l2": 0.01}])
@@ -122,10 +123,8 @@ def test_a_primary_statistic_that_did_not_run_decides_nothing():
     result = Comparison(
         ({"source": "/a"}, {"source": "/b"}), (*records({"phi_u": 1e-9}), failed), Options(), "phi_match"
     )
-    assert result.outcome == "could not be tested"
-    assert result.verdict().startswith(
-        "Independence could not be tested: phi_match, declared the one to judge by, gave no p-value."
-    )
+    assert result.outcome == UNTESTED
+    assert says(result, "tested", "none")
     assert "Not run: phi_match (no gate)." in result.verdict()
 
 
@@ -144,4 +143,4 @@ def test_the_share_of_units_that_agree_stands_beside_the_p_value():
     assert item.to_json()["statistics"]["phi_u"]["agree"] == many.to_json()["records"][0]["agree"] == 0.7
     assert "70.0%" in str(item)
     assert "70.0%" in item._repr_html_()
-    assert "about 10^-9.0 (10^-9.5 by the paper's two-sided form)" in item.verdict()
+    assert says(item, "how rare", "paper", p="10^-9.5")

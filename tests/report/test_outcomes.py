@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 import torch
-from planted import comparison, record
+from planted import comparison, record, says
 
 import provlab
 from provlab import statistics
@@ -16,16 +16,17 @@ from provlab.inference.matching import match, unit_rows
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.disguise import disguise
 from provlab.report.comparison import Comparison
+from provlab.report.decide import NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
 from provlab.report.family import FamilyOfTests
+from provlab.report.findings import share_seen
 from provlab.report.lineage import Lineage
-from provlab.report.outcome import ALIKE, OUTCOMES, REJECTIONS, ROUNDINGS
+from provlab.report.outcome import ALIKE, ROUNDINGS
 from provlab.report.study_report import StudyReport
-from provlab.report.verdict import _smallest_share
 from provlab.statistics.base import CALIBRATED, Features, Statistic
 from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
-from provlab.statistics.phi_match import GateAndUp, PhiMatchUnsigned
-from provlab.statistics.phi_u import PhiU, correlation_with_identity
+from provlab.statistics.phi_match import GateAndUp
+from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.results import BlockResult, Outcome
 
 SMALL = {"n_permutations": 19, "n_sequences": 8, "sequence_length": 32, "progress": False}
@@ -61,26 +62,26 @@ def changed(save_model, tmp_path):
 def test_no_exact_disguise_of_a_copy_is_another_function(compare, models, tmp_path, kinds):
     disguise(Checkpoint.open(models["base"]), tmp_path / "new", seed=1, kinds=kinds)
     result = compare(models["base"], tmp_path / "new")
-    assert result.outcome == "same function"
-    assert result.verdict().startswith("The two compute the same function, whatever their weights: over 256 positions")
+    assert result.outcome == SAME
+    assert says(result, "tested", "same", n=256)
     alone = compare(models["base"], tmp_path / "new", "phi_jsd")
-    assert alone.outcome == "same function"
-    assert "where its numbers are rounded as float32 rounds them" in alone.verdict()
+    assert alone.outcome == SAME
+    assert says(alone, "tested", "same", dtype="float32")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_copy_that_was_stored_in_fewer_bits_is_the_same_up_to_these(compare, models, changed, dtype):
     copy = changed(models["base"], lambda network: network.to(dtype), str(dtype))
     result = compare(models["base"], copy, "phi_jsd")
-    assert result.outcome == "same function"
-    assert f"as {str(dtype).removeprefix('torch.')} rounds them" in result.verdict()
+    assert result.outcome == SAME
+    assert says(result, "tested", "same", dtype=str(dtype).removeprefix("torch."))
     assert result.records[0].outcome.value > 1e-9  # beyond what float32 explains
 
 
 def test_what_is_nearly_one_function_is_not_one(compare, models, tmp_path):
     disguise(Checkpoint.open(models["base"]), tmp_path / "new", seed=1, kinds=("noise=0.001",))
     result = compare(models["base"], tmp_path / "new", "phi_u", "phi_jsd")
-    assert result.outcome == "by order alone"
+    assert result.outcome == ORDER
 
 
 def test_two_models_that_say_the_same_of_every_input_are_not_one_function(compare, models, changed):
@@ -88,7 +89,7 @@ def test_two_models_that_say_the_same_of_every_input_are_not_one_function(compar
     sides = [changed(models[n], lambda network: network.lm_head.weight.zero_(), n) for n in ("base", "stranger")]
     result = compare(*sides, "phi_u", "phi_match_unsigned", "phi_jsd")
     assert result.records[2].outcome.value == 0
-    assert result.outcome == "could not be tested"  # neither reads the text
+    assert result.outcome == UNTESTED  # neither reads the text
 
 
 # Acquittals --------------------------------------------------------------------------------------------------------
@@ -106,21 +107,20 @@ NOTHING = {"phi_u": -0.3, "phi_match_unsigned": -0.2}
 @pytest.mark.parametrize(
     ("value", "outcome"),
     [
-        (0.07, "not rejected"),  # as the zoo's independent models
-        (0.5 * ALIKE * 0.4, "could not be tested"),
-        (20 * ROUNDINGS * 5e-14, "could not be tested"),
-        (0.9 * ROUNDINGS * 5e-14, "same function"),
+        (0.07, NOT_REJECTED),  # as the zoo's independent models
+        (0.5 * ALIKE * 0.4, UNTESTED),
+        (20 * ROUNDINGS * 5e-14, UNTESTED),
+        (0.9 * ROUNDINGS * 5e-14, SAME),
     ],
 )
 def test_outputs_as_those_of_kin_acquit_nobody(value, outcome):
     result = comparison(NOTHING)
     result = replace(result, records=(*result.records, outputs(value)))
     assert result.outcome == outcome
-    if outcome == "could not be tested":
-        assert "of what they differ by from one position to the next (at most 0.01), as for rel" in result.verdict()
-        assert "they accuse nobody, and where they stand nobody is acquitted." in result.verdict()
-    if outcome == "same function":
-        assert "No test of the weights rejects (Holm over 2 tests" in result.verdict()
+    if outcome == UNTESTED:
+        assert says(result, "why", "phi_jsd", bound=0.01)
+    if outcome == SAME:
+        assert says(result, "tested", "no_hit")
 
 
 def reaching(name, log10_p, reach):
@@ -132,18 +132,17 @@ def reaching(name, log10_p, reach):
 def test_a_test_that_could_not_have_rejected_acquits_nobody(reach):
     silenced = reaching("phi_match_unsigned", -0.1, reach)
     result = replace(comparison({"phi_u": -0.3}), records=(record("phi_u", -0.3), silenced))
-    assert result.outcome == "could not be tested"
-    assert "Asked for, and could not have rejected: phi_match_unsigned." in result.verdict()
+    assert result.outcome == UNTESTED
     assert "phi_match_unsigned cannot reject here: its smallest p is" in result.verdict()
     able = reaching("phi_match_unsigned", -0.1, -100.0)
-    assert replace(result, records=(record("phi_u", -0.3), able)).outcome == "not rejected"
+    assert replace(result, records=(record("phi_u", -0.3), able)).outcome == NOT_REJECTED
 
 
 def test_a_dead_block_and_redrawn_rows_acquit_nobody(compare, models, changed, tmp_path):
     """Zeros in one block, a shuffle and other rows for unseen tokens: nearly nothing, once enough to be acquitted."""
     dead = changed(models["base"], lambda network: network.model.layers[1].mlp.down_proj.weight.zero_())
     disguise(Checkpoint.open(dead), tmp_path / "new", seed=1, kinds=("T1", "T2", "T3", "redraw=0.3"))
-    assert compare(models["base"], tmp_path / "new").outcome != "not rejected"
+    assert compare(models["base"], tmp_path / "new").outcome != NOT_REJECTED
 
 
 def test_the_bar_is_that_of_the_correction():
@@ -184,7 +183,7 @@ def test_the_share_that_would_have_been_found_is_found():
     """60 pairs that have as much in common as is said, and 60 with half as much."""
     rng = np.random.default_rng(0)
     bar = float(np.log10(0.01))
-    share = _smallest_share(unsigned(common_units(0.0, rng), 0), bar)
+    share = share_seen(unsigned(common_units(0.0, rng), 0), bar)
     assert 0.1 < share < 0.4
     shares = [
         np.mean([unsigned(common_units(some, rng), seed).log10_p <= bar for seed in range(60)])
@@ -195,9 +194,8 @@ def test_the_share_that_would_have_been_found_is_found():
 
 
 def test_the_figure_stands_in_the_verdict(compare, models):
-    message = compare(models["base"], models["other"], "phi_match_unsigned", "phi_unseen").verdict()
-    assert "phi_match_unsigned would have rejected, 90% of the time, if " in message
-    assert "of the units of each block were the other's and still found their counterparts" in message
+    result = compare(models["base"], models["other"], "phi_match_unsigned", all_blocks=True)
+    assert says(result, "could see", "share", power="90%", name="phi_match_unsigned")
 
 
 def test_more_units_or_blocks_show_less_in_common():
@@ -237,17 +235,12 @@ def test_copied_rows_say_nothing_of_the_rest(compare, models, changed, text):
         mine[unseen] = theirs[unseen] @ left @ right
 
     framed = changed(stranger, take, "framed")
-    assert compare(stranger, framed, "phi_u", "phi_jsd").outcome == "same function"  # nothing shows from outside
+    assert compare(stranger, framed, "phi_u", "phi_jsd").outcome == SAME  # nothing shows from outside
     result = compare(base, framed)
     p = {item.statistic: item.outcome.log10_p for item in result.records if item.outcome}
     assert p["phi_unseen"] < -50
-    assert result.outcome == "rows of one origin"
-    message = result.verdict()
-    assert message.startswith("These rows have one origin: phi_unseen (")
-    assert "which costs nothing" in message
-    assert "either side could have done" in message
-    assert "Nothing is said of the rest of the weights." in message
-    assert "Independent training is rejected" not in message
+    assert result.outcome == ROWS
+    assert says(result, "tested", "rows", by_rows="phi_unseen")
 
 
 # By order alone ------------------------------------------------------------------------------------------------------
@@ -286,8 +279,8 @@ def test_strangers_that_were_sorted_by_one_rule_are_not_accused(rule, changed, n
         records = tuple(item for item in whole.records if (item.a, item.b) == pair)
         models = tuple(model for model in whole.models if model["source"] in pair)
         words.append(Comparison(models, records, whole.options).outcome)
-    assert words.count("rejected") < 4
-    assert words.count("by order alone") >= 4  # which is what phi_u alone once accused them by
+    assert words.count(REJECTED) < 4
+    assert words.count(ORDER) >= 4  # which is what phi_u alone once accused them by
     part = [provlab.compare(*sources[:2], statistics=["phi_u"], progress=False, **some).outcome for some in PARTS]
     assert "rejected" not in part
 
@@ -375,13 +368,13 @@ def test_what_nobody_calibrated_decides_nothing(own, models, compare):
     own(PhiDownChecked)
     result = compare(models["base"], models["tuned"], "phi_down_checked", "phi_match_unsigned")
     assert result.records[0].outcome.log10_p < -10
-    assert result.outcome == "could not be tested"
+    assert result.outcome == UNTESTED
     assert result.family.size == 1
     assert "Uncalibrated, and decides nothing: phi_down_checked 10^-" in result.verdict()
     alone = compare(models["base"], models["tuned"], "phi_down_checked")
-    assert "Independence could not be tested: no statistic gave a p-value that counts." in alone.verdict()
+    assert says(alone, "tested", "none")
     own(type("Calibrated", (PhiDownChecked,), {"warrant": CALIBRATED}))
-    assert compare(models["base"], models["tuned"], "phi_down_checked").outcome == "by order alone"
+    assert compare(models["base"], models["tuned"], "phi_down_checked").outcome == ORDER
 
 
 def opened(sources):
@@ -391,8 +384,14 @@ def opened(sources):
 
 
 def test_marks_of_the_librarys_own_statistics():
-    assert PhiU.reads_order
-    assert not PhiMatchUnsigned.reads_order
+    marks = {
+        "phi_u": "order",
+        "phi_match_unsigned": "units",
+        "phi_unseen": "rows",
+        "phi_e": "order",
+        "phi_axes": "rows",
+    }
+    assert {name: statistics.get(name).evidence for name in marks} == marks
 
 
 # Studies and scripts -------------------------------------------------------------------------------------------------
@@ -403,8 +402,9 @@ def test_a_study_has_the_same_words(models, text):
     names = ["phi_u", "phi_match_unsigned", "phi_unseen"]
     report = provlab.study(sources, statistics=names, text=text, **SMALL)
     words = report.outcomes()
-    assert words[sources[0], sources[1]] == "rows of one origin"
-    assert words[sources[0], sources[2]] == words[sources[1], sources[2]] == "not rejected"
+    assert words[sources[0], sources[1]] == ROWS
+    assert words[sources[0], sources[2]] == words[sources[1], sources[2]]
+    assert words[sources[0], sources[2]] in (NOT_REJECTED, UNTESTED)
     assert {item["outcome"] for item in report.to_json()["outcomes"]} == set(words.values())
     assert f"{sources[0]} and {sources[1]}: rows of one origin, phi_u" in " ".join(str(report).split())
 
@@ -417,7 +417,7 @@ def test_a_study_of_planted_tests_reads_each_pair_for_itself():
         for name, p in (("phi_u", p_u), ("phi_match_unsigned", p_match))
     ]
     report = StudyReport((), tuple(records), Options(), lineage=Lineage.of(kept["sources"]), **kept)
-    assert report.outcomes() == {("/a", "/b"): "by order alone", ("/a", "/c"): "rejected"}
+    assert report.outcomes() == {("/a", "/b"): ORDER, ("/a", "/c"): REJECTED}
 
 
 def test_a_script_names_the_outcomes_that_it_fails_on(run, models):
@@ -429,13 +429,12 @@ def test_a_script_names_the_outcomes_that_it_fails_on(run, models):
     status, _, error = run(*arguments, "sorted")
     assert status == 2
     assert "there is no outcome 'sorted'; there are identical, same-function, rejected, rows-of-one-origin" in error
-    assert set(REJECTIONS) < set(OUTCOMES)
 
 
 def test_what_nobody_calibrated_does_not_bear_out_an_order(own):
     """An order costs nothing, and a test of unknown size beside it says nothing of units in any order."""
-    free = {"name": "phi_free", "reads_order": False}
+    free = {"name": "phi_free", "evidence": "units"}
     own(type("Free", (PhiDownChecked,), free))
-    assert comparison({"phi_u": -40.0, "phi_free": -40.0}).outcome == "by order alone"
+    assert comparison({"phi_u": -40.0, "phi_free": -40.0}).outcome == ORDER
     own(type("Calibrated", (PhiDownChecked,), free | {"warrant": CALIBRATED}))
-    assert comparison({"phi_u": -40.0, "phi_free": -40.0}, primary="phi_u").outcome == "rejected"
+    assert comparison({"phi_u": -40.0, "phi_free": -40.0}, primary="phi_u").outcome == REJECTED

@@ -81,9 +81,8 @@ def test_a_theorem_is_named_where_there_is_one():
         assert get(name).assumptions.startswith("an empirical finding, not a theorem") == calibrated, name
 
 
-def test_who_reads_the_order_says_so_in_the_table_of_flaws_too():
-    """One that gives p-values either reads an order or finds units, or rows, in any."""
+def test_the_table_of_flaws_knows_every_test_and_two_that_no_free_disguise_hides_from():
     tests = {name for name in REGISTRY if get(name).assumptions}
-    assert {name for name in tests if get(name).reads_order} == flaws.ORDERED
-    assert {name for name in tests if not get(name).reads_order} == {*flaws.ORDER_FREE, "phi_axes"}
-    assert set(flaws.STANDING) == {"phi_match_unsigned", "phi_match_all", "phi_anchor"}
+    assert tests == flaws.NEEDS.keys()
+    standing = {name for name in tests if all(name in flaw.withstand for flaw in flaws.FREE)}
+    assert standing == {"phi_match_unsigned", "phi_match_all", "phi_anchor"}

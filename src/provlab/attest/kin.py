@@ -29,6 +29,7 @@ from provlab.inference.matching import tie_seed, unit_rows
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
+from provlab.report.decide import ORDER, ROWS
 from provlab.report.family import LEVEL
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
@@ -40,14 +41,14 @@ from provlab.statistics.two_views import Views, tied
 
 UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
 _SHOWN = 8  # models on a card
-KIN, ORDER, ROWS, NONE = "kin", "by order alone", "rows of one origin", "none"
+KIN, NONE = "kin", "none"  # beside ORDER and ROWS, which are outcomes of a pair
 NOT_TESTED = (
     "other blocks than the first, and units beyond the first "
     f"{UNITS}: a model whose units were put in another order, or whose stream was rotated, shows by its untrained "
     "tokens alone",
     "what units of these rows write on text: it is estimated by weights, and rows of untrained tokens can be copied "
     "at no cost; by activations, provlab compare asks how much agreeing units write",
-    "sorts of both models by a rule unlike the keys that were tested: so agreement by order alone makes no kin",
+    f"sorts of both models by a rule unlike the keys that were tested: so agreement {ORDER} makes no kin",
     "models that are not on the shelf: none of them is no acquittal; provlab compare reads two models whole",
 )
 
@@ -240,7 +241,7 @@ class Kin(views.Report):
 
 
 _WEAKER = {
-    ORDER: "hidden units agree by order alone, and by no test that ignores it. A common origin does that, and so does "
+    ORDER: f"hidden units agree {ORDER}, and by no test that ignores it. A common origin does that, and so does "
     "one rule by which both were sorted; provlab compare can tell by activations.",
     ROWS: "the embedding rows of tokens that no text has are of one origin: a common ancestor, a common initial draw, "
     "or copied rows, which change no output, as an order of hidden units does not either. Nothing is said of the other "

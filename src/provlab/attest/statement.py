@@ -10,8 +10,8 @@ from typing import Any
 
 from provlab import statistics as registry
 from provlab.forest.result import SHOWN
+from provlab.report.decide import REJECTIONS
 from provlab.report.lineage import short_names
-from provlab.report.outcome import REJECTIONS
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:provlab:evidence:1"

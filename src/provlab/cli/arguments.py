@@ -218,7 +218,7 @@ def add_status(parser: argparse.ArgumentParser) -> None:
 
 def _outcomes() -> dict[str, set[str]]:
     """Word for an outcome at the command line -> the outcomes that it stands for."""
-    from provlab.report.outcome import OUTCOMES, REJECTIONS
+    from provlab.report.decide import OUTCOMES, REJECTIONS
 
     return {outcome.replace(" ", "-"): {outcome} for outcome in OUTCOMES} | {"rejected": set(REJECTIONS)}
 

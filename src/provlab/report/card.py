@@ -57,6 +57,11 @@ def cut(text: str, length: int) -> str:
     return text[: length - 4] + " ..." if shortened.strip() == "..." else shortened
 
 
+def joined(sentences: Sequence[str]) -> str:
+    """Sentences as one text: what does not end in a full stop is parted from the next by a semicolon."""
+    return "".join(f"{words}{' ' if words.endswith('.') else '; '}" for words in sentences).rstrip("; ")
+
+
 def in_short(sentences: Sequence[str], length: int = 132) -> str:
     """As many of these sentences as fit, and how many more there are.
 
@@ -65,7 +70,7 @@ def in_short(sentences: Sequence[str], length: int = 132) -> str:
     """
     for n in range(len(sentences), 0, -1):
         more = f" ({len(sentences) - n} more: -v)" if n < len(sentences) else ""
-        text = "".join(f"{words}{' ' if words.endswith('.') else '; '}" for words in sentences[:n]).rstrip("; ") + more
+        text = joined(sentences[:n]) + more
         if len(text) <= length or (n == 1 and len(text) <= 2 * length):
             return text
     return cut(sentences[0], length - len(more)) + more if sentences else ""

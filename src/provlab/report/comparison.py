@@ -11,9 +11,9 @@ from provlab import statistics as registry
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, BarCell, Card, in_short
+from provlab.report.decide import NOT_REJECTED, UNTESTED
 from provlab.report.family import Tested
-from provlab.report.outcome import NOT_REJECTED, UNTESTED
-from provlab.report.verdict import Verdict
+from provlab.report.findings import Verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,11 +45,11 @@ class Comparison(Tested):
 
     @cached_property
     def _verdict(self) -> Verdict:
-        return Verdict(self.records, self.models, self.options, self.family)
+        return Verdict(self.records, self.models, self.family)
 
     @property
     def outcome(self) -> str:
-        """One of `provlab.report.outcome.OUTCOMES`, such as "rejected", "by order alone" or "could not be tested"."""
+        """One of `provlab.report.decide.OUTCOMES`, such as "rejected"."""
         return self._verdict.outcome
 
     def verdict(self) -> str:
@@ -97,7 +97,7 @@ class Comparison(Tested):
             bar = BarCell.of(p / floor if floor < 0 else 0.0)
             rows.append([record.statistic, format_log10_p(p), bar, format_log10_p(floor), shown])
         table = views.Table(("test", "log10 p", "to its floor", "floor", "units agree"), rows, right=(1, 3, 4))
-        remarks = [(label, in_short(sentences)) for label, sentences in self._verdict.qualified()]
+        remarks = [(label, in_short(sentences)) for label, sentences in self._verdict.labelled()]
         a, b = (model["source"] for model in self.models)
         tone = TONES.get(self.outcome, RELATED)
         return Card(f"{a} and {b}: {self._verdict.answer}.", tone, [table] if rows else [], remarks)

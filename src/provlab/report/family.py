@@ -22,6 +22,7 @@ from provlab.plots.numbers import format_log10_p
 from provlab.report.views import Report, numbers
 from provlab.statistics.base import UNCALIBRATED
 from provlab.statistics.options import Options
+from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,9 +116,9 @@ class FamilyOfTests:
         return float(np.log10(LEVEL / max(self.size - rejected, 1)))
 
     @cached_property
-    def able(self) -> NDArray[np.bool_]:
-        """Which tests could have rejected: ``(tests,)``."""
-        return np.asarray(self.members & (self.reach <= self.bar))
+    def adjusted_reach(self) -> Values:
+        """Smallest that each adjusted p could have been, the others as they came out: -inf where that is not known."""
+        return np.nan_to_num(self.reach - self.bar + np.log10(LEVEL), nan=-np.inf)
 
     def powerless(self) -> dict[str, float]:
         """Statistics none of whose tests rejects and none could have: the smallest log10 p that each could reach.
@@ -184,6 +185,16 @@ class FamilyOfTests:
         correct = pvalues.benjamini_yekutieli if fdr else pvalues.holm
         adjusted[self.members] = correct(log10_p[self.members])
         return adjusted
+
+
+def silent(outcome: Outcome) -> list[str]:
+    """Why blocks could have said nothing, a reason each."""
+    return [block.why for block in outcome.blocks if block.why]
+
+
+def why_none(outcome: Outcome) -> str | None:
+    """Why a test gives no p-value here, if it should."""
+    return outcome.why if outcome.log10_p is None else None
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,14 @@ from provlab.errors import ParameterError
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
+from provlab.report.decide import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS
 from provlab.report.family import LEVEL, Tested
+from provlab.report.findings import answer
 from provlab.report.lineage import Lineage, short_names
-from provlab.report.outcome import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS, Evidence
+from provlab.report.outcome import PairEvidence
 
 _SHOWN = 8  # pairs of one kind on a card
-_IN_A_COUNT = {REJECTED: "not independent"}  # outcomes in other words, where they are counted
+_IN_A_COUNT = {REJECTED: answer(REJECTED)}  # outcomes in other words, where they are counted
 
 
 def _joined(sources: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[list[str]]:
@@ -78,13 +80,15 @@ class StudyReport(Tested):
         return frame
 
     def outcomes(self) -> dict[tuple[str, str], str]:
-        """Pair -> one of `provlab.report.outcome.OUTCOMES`, of the pairs of which a statistic ran."""
+        """Pair -> one of `provlab.report.decide.OUTCOMES`, of the pairs of which a statistic ran."""
         at: dict[tuple[str, str], list[int]] = {}
         for i, record in enumerate(self.records):
             at.setdefault((record.a, record.b), []).append(i)
         models = {model["source"]: model for model in self.models}
         return {
-            pair: Evidence.of(self.records, [models.get(source, {}) for source in pair], self.family, places).outcome
+            pair: PairEvidence.of(
+                self.records, [models.get(source, {}) for source in pair], self.family, places
+            ).decision.outcome
             for pair, places in at.items()
         }
 

@@ -14,7 +14,7 @@ Its p-values decide nothing before its `warrant` says what makes them p-values: 
 which they were calibrated. Two models that were sorted by one rule agree in the order of their units. So a statistic
 that reads this order compares `provlab.statistics.order.OrderedRows` by
 `provlab.statistics.phi_u.correlation_with_identity`, which checks it; without a check its p-values are refused. One
-that ignores the order says `reads_order = False`.
+that finds units in any order says ``evidence = "units"``, one of the embedding alone ``evidence = "rows"``.
 
 An installed package names its class in the entry points `provlab.statistics` (``phi_mine = "package.module:PhiMine"``),
 so that commands and worker processes find it too.

@@ -8,7 +8,7 @@ a statistic never sees a pair before both models' features of that block are the
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from provlab.statistics.results import BlockResult, Detail, Outcome
 Array = NDArray[np.float32]
 #: what makes a p-value one: see `Statistic`
 BY_THEOREM, CALIBRATED, UNCALIBRATED = "by theorem", "calibrated", "uncalibrated"
+#: what agrees where a test rejects
+Evidence = Literal["units", "order", "rows"]
 
 
 class Features(ABC):
@@ -80,9 +82,10 @@ class Statistic(ABC):
     warrant : str
         What makes its p-value one under these: `BY_THEOREM`; `CALIBRATED`, on independent models; or `UNCALIBRATED`,
         nothing yet, and then it decides nothing.
-    reads_order : bool
-        Whether its p-value rests on the order of hidden units, or of dimensions, in the file: two models that were
-        sorted by one rule look related to it. Such a statistic must hold ``order`` in the detail of each block, which
+    evidence : str
+        What agrees where its p-value is small: hidden "units" in any order; an "order" of units, or of dimensions, in
+        the file; or "rows" of the embedding. Two models that were sorted by one rule look related to a statistic of an
+        order. So it must hold ``order`` in the detail of each block, which
         `provlab.statistics.phi_u.correlation_with_identity` puts there for `provlab.statistics.order.OrderedRows`.
     roles : tuple of str, or None
         Tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
@@ -110,7 +113,7 @@ class Statistic(ABC):
     reads: ClassVar[str]
     assumptions: ClassVar[str] = ""
     warrant: ClassVar[str] = UNCALIBRATED
-    reads_order: ClassVar[bool] = True
+    evidence: ClassVar[Evidence] = "order"
     roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
     meets_all: ClassVar[bool] = False
@@ -198,10 +201,10 @@ class Statistic(ABC):
                 f"{self.name} gives a log10 p of {result.log10_p:.3g} and a reach of {result.reach:.3g}: set the reach "
                 "of a BlockResult to the smallest log10 p that could have come out there"
             )
-        if self.reads_order and result.log10_p is not None and result.detail.order is None:
+        if self.evidence == "order" and result.log10_p is not None and result.detail.order is None:
             raise NotComparableError(
                 f"{self.name} gives p-values, and nothing checks whether its units were sorted: compare OrderedRows by "
-                "correlation_with_identity, or set reads_order = False if no order of the units changes the p-value"
+                "correlation_with_identity, or set evidence = 'units' if no order of the units changes the p-value"
             )
         return result
 

@@ -1,9 +1,10 @@
 """Which disguises and framings fool which test, and which test withstands them; the table itself is `flaws.toml`."""
 
 import tomllib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -23,53 +24,67 @@ class Flaw:
         Statistics that cannot be computed after it.
     cost
         To the adversary; "" for none.
+    spoils, closed
+        Of a disguise that hides from all tests that read this ("text", or "places"), whatever their names: what it
+        spoils, and how it is shut out.
+    blocks
+        The fewest that a model has which is disguised so.
     """
 
     what: str
-    shown: tuple[str, ...]
-    fooled: frozenset[str]
-    withstand: tuple[str, ...]
+    shown: tuple[str, ...] = ()
+    fooled: frozenset[str] = frozenset()
+    withstand: tuple[str, ...] = ()
     refuse: tuple[str, ...] = ()
     cost: str = ""
+    spoils: str = ""
+    closed: str = ""
+    blocks: int = 0
+
+    @classmethod
+    def read(cls, row: dict[str, Any]) -> "Flaw":
+        """Take a row of the table."""
+        return cls(**row | {"shown": tuple(row.get("shown", ())), "fooled": frozenset(row.get("fooled", ()))})
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
-DISGUISES, FRAMINGS = (
-    tuple(Flaw(**row | {"shown": tuple(row["shown"]), "fooled": frozenset(row["fooled"])}) for row in _TABLE[kind])
-    for kind in ("disguise", "framing")
-)
-#: statistics that read the order of units or dimensions as training left it, and those that find related units in any
-ORDERED, ORDER_FREE = frozenset(_TABLE["ordered"]), tuple(_TABLE["order_free"])
-#: statistics of the embedding alone
-ROWS = frozenset(_TABLE["rows"])
-#: statistics of two models of any shape
-ANY_SHAPE = tuple(_TABLE["any_shape"])
-#: statistics that no disguise without a cost hides from: an acquittal needs one of them
-STANDING = tuple(name for name in ORDER_FREE if not any(name in f.fooled for f in DISGUISES if not f.cost))
+DISGUISES, FRAMINGS = (tuple(map(Flaw.read, _TABLE[kind])) for kind in ("disguise", "framing"))
+#: disguises without a cost, by which no test that does not withstand them can acquit
+FREE = tuple(flaw for flaw in DISGUISES if not flaw.cost)
+#: what tests read of the inputs -> the disguise that spoils it
+OF_PAIR = {row["spoils"]: Flaw.read(row) for row in _TABLE["of_pair"]}
+#: statistic -> what two models must have to be read by it; in the order of advice
+NEEDS: dict[str, list[str]] = _TABLE["needs"]
 #: tests one to one cannot see units that were spread where one model has more than so many times the other's: a copy
 #: that writes each unit over two or more has twice as many, and the zoo's models of one width the same number.
 #: phi_match knows what units write, and asks how many more could be those that matter
 SPREAD = 1.5
 
 
-def applicable(names: Collection[str], *, gated: bool, experts: bool, wide: bool, deep: bool) -> list[str]:
-    """Leave out the statistics that refuse two models: without gates, with experts, of unequal width, or depth."""
-    refused = [*_TABLE["gates"] * (not gated), *_TABLE["one_mlp"] * experts]
-    refused += [*_TABLE["one_width"] * wide, *_TABLE["one_depth"] * deep]
-    return [name for name in names if name not in refused]
+def applicable(lacking: Collection[str]) -> list[str]:
+    """Statistics that can read two models which lack these of what `NEEDS` names."""
+    return [name for name, needs in NEEDS.items() if not set(needs).intersection(lacking)]
 
 
-def hiding(tested: Collection[str], *, free: bool = False) -> list[Flaw]:
-    """Return disguises, together enough to hide related models from every one of the tests, free ones first."""
-    hidden: set[str] = set()
-    chosen = []
-    for flaw in DISGUISES:
-        if (not free or not flaw.cost) and flaw.fooled & (set(tested) - hidden):
-            chosen.append(flaw)
-            hidden |= flaw.fooled
-    for flaw in reversed(list(chosen)):  # what the others hide as well needs no words
-        rest = frozenset().union(*(other.fooled for other in chosen if other is not flaw))
-        if flaw.fooled & set(tested) <= rest:
-            chosen.remove(flaw)
+def hiding(hidden: Iterable[tuple[Flaw, Collection[str]]]) -> list[tuple[Flaw, list[str]]]:
+    """Choose flaws, together enough to fool all tests that any of them fools; and all that a reader can shut out.
+
+    Parameters
+    ----------
+    hidden : iterable of (Flaw, names)
+        Each flaw, and the tests that it fools; the first of them are preferred.
+
+    Returns
+    -------
+    list of (Flaw, names)
+        Those that are needed.
+    """
+    chosen: list[tuple[Flaw, list[str]]] = []
+    for flaw, names in hidden:
+        if (flaw.closed and names) or set(names).difference(*(other for _, other in chosen)):
+            chosen.append((flaw, list(names)))
+    for row in reversed([row for row in chosen if not row[0].closed]):  # what the others do as well needs no words
+        if not set(row[1]).difference(*(names for other, names in chosen if other is not row[0])):
+            chosen.remove(row)
     return chosen

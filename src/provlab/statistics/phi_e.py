@@ -132,7 +132,7 @@ class PhiAxes(PhiE):
 
     name = "phi_axes"
     warrant = CALIBRATED
-    reads_order = False
+    evidence = "rows"
     assumptions = (
         "an empirical finding, not a theorem: training gives at most 5% of the dimensions of the residual stream a "
         "meaning of their own, and the basis of the others is arbitrary, in at least one of the two models"
@@ -182,7 +182,6 @@ class StreamScore(PhiE):
     # rounds, whether tokens were settled or not
     version = 4
     warrant = UNCALIBRATED
-    reads_order = False
     assumptions = ""
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:

@@ -111,7 +111,6 @@ class PhiJSD(Statistic):
 
     name = "phi_jsd"
     version = 4  # 1 did not measure rounding and spread, 2 no losses; 3 took the mean law by other sums
-    reads_order = False
     reads = "next-token distributions on text"
     settings = ("text_sha256", *PASS)
     recorded = NextTokens

@@ -167,7 +167,7 @@ class PhiMatch(Statistic):
     warrant = CALIBRATED
     meets_all = True
     needs_gates = True
-    reads_order = False  # units get random labels
+    evidence = "units"  # they get random labels
     unsigned: ClassVar[bool] = False
     #: agreeing units count as evidence if they write at least this share of the MLP's output, on both sides
     WRITTEN: ClassVar[float] = 0.05

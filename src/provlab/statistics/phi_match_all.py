@@ -110,7 +110,7 @@ class PhiMatchAll(Statistic):
     settings: ClassVar[tuple[str, ...]] = ("seed", "text_sha256", "n_sequences", "sequence_length", "device", "dtype")
     recorded = EveryBlock
     warrant = CALIBRATED
-    reads_order = False  # units get random labels
+    evidence = "units"  # they get random labels
     #: units of a block that look for their partners in every block of the other model
     UNITS: ClassVar[int] = 128
     #: tokens over which activations are compared

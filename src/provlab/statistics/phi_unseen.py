@@ -58,7 +58,7 @@ class PhiUnseen(PhiE):
     name = "phi_unseen"
     version = 2  # 1 matched all of them, and counted rows that were drawn from one seed after training
     warrant = BY_THEOREM
-    reads_order = False  # tokens are numbered at random
+    evidence = "rows"  # tokens are numbered at random
     reads = "embeddings of untrained tokens"
     assumptions = (
         "at least one of the two models drew the rows of its embedding independently of each other and of the other "

@@ -115,7 +115,7 @@ class PhiViews(Statistic):
     roles = ("up", "down", "gate", "gate_bias", "up_bias")  # what `by_weights` reads says which units are one
     settings = ("seed",)
     warrant = CALIBRATED
-    reads_order = False  # units get random labels
+    evidence = "units"  # they get random labels
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by row and by column for other reasons than chance, and the others "
