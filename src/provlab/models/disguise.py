@@ -229,7 +229,7 @@ def locate(reference: str, *, allow_pickle: bool = False) -> Path:
     kinds, source = parse(reference)
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     seed = digest({"model": checkpoint.digest, "kinds": kinds, "version": _SEEDED})
-    address = digest([seed, code_digest(disguise)])
+    address = digest([seed, code_digest(locate)])
     folder = cache_dir() / "disguised" / f"{re.sub('[^A-Za-z0-9]+', '-', checkpoint.name)}-{address[:16]}"
     if not folder.exists():
         disguise(checkpoint, folder, seed=int(seed[:12], 16), kinds=None if kinds == ALL else kinds)

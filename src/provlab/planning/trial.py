@@ -111,7 +111,7 @@ def _less(taken: Taken, part: Taken) -> Taken:
 def _start(names: Sequence[str], options: Options) -> dict[str, Taken]:
     """What a run of a model takes before it reads a token, by statistic: of a tiny one, once libraries are loaded."""
     tiny = {name: model_of(shape("tiny", 1)) for name in "ab"}
-    small = replace(options, units=None, n_sequences=2, sequence_length=min(16, options.sequence_length))
+    small = replace(options, n_sequences=2, sequence_length=min(16, options.sequence_length))
     jobs = {name: [("a", "b")] for name in names}
     for _ in range(2):
         parts = _measured(tiny, kinds_of(tiny), jobs, small, {}, tokens=None, several=False)

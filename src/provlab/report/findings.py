@@ -348,12 +348,12 @@ class Verdict:
 
 def share_seen(outcome: Outcome, bar: float) -> float | None:
     """Smallest share of common units of each block that would be rejected; None where it is not known."""
-    details = [block.detail for block in outcome.blocks if None not in (block.block, block.detail.n)]
-    told = details if outcome.detail.all_blocks is None else details[:1]  # one pair of blocks speaks for all
-    if not told or told[0].experts:
+    blocks = [block for block in outcome.blocks if None not in (block.block, block.detail.n)]
+    told = blocks if outcome.detail.all_blocks is None else blocks[:1]  # one pair of blocks speaks for all
+    if not told or told[0].detail.experts:
         return None
-    counted = [power.units_that_count(detail.reach or 0.0) for detail in told]
-    return power.smallest_share([detail.needed("n") for detail in told], counted, bar)
+    counted = [power.units_that_count(block.reach) for block in told]
+    return power.smallest_share([block.detail.needed("n") for block in told], counted, bar)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:

@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError, NoUnitsError
 from provlab.inference import allowing, pvalues
-from provlab.inference.matching import match_shuffled, tie_seed
+from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
 from provlab.statistics import experts
-from provlab.statistics.alive import some_of
 from provlab.statistics.base import CALIBRATED, Array, Features, Statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
@@ -184,7 +183,7 @@ class PhiMatchAll(Statistic):
         waits = np.random.default_rng(seed).exponential(size=len(views.gate))
         waits /= np.maximum(np.abs(views.written), np.finfo(float).tiny)  # the shortest are drawn
         which = np.sort(np.argsort(waits, kind="stable")[: self.UNITS])
-        gate, up = (some_of(rows, which) for rows in views[:2])
+        gate, up = (_some_of(rows, which) for rows in views[:2])
         return views._replace(gate=gate, up=up, written=views.written[which], tied=views.tied[which])
 
     def _met(self, own: Views, other: Views, seed: int) -> Found:
@@ -193,7 +192,7 @@ class PhiMatchAll(Statistic):
         assert other.tied is not None
         if len(own.gate) > len(other.gate):
             which = np.arange(len(other.gate))
-            gate, up = (some_of(rows, which) for rows in own[:2])
+            gate, up = (_some_of(rows, which) for rows in own[:2])
             own = own._replace(gate=gate, up=up, tied=own.tied[which])
         tied = own.tied
         assert tied is not None
@@ -237,16 +236,18 @@ class PhiMatchAll(Statistic):
             f"{self.name} looked for {found[best].n} units of each of the {shape[0]} blocks of one in all {shape[1]} "
             f"of the other (found: {named}{more})."
         )
-        detail = Detail(
-            n=found[best].n,
-            agree=found[best].agree,
-            all_blocks=everywhere,
-            said=said,
-        )
-        reach, why = min(0.0, could + many), None
-        return BlockResult(None, found[best].rho, float(holm[best]), reach, why, detail)
+        detail = Detail(n=found[best].n, agree=found[best].agree, all_blocks=everywhere, said=said)
+        p = float(holm[best])
+        return BlockResult(None, found[best].rho, p, min(0.0, could + many, p), None, detail)
 
     def aggregate(self, blocks: Sequence[BlockResult]) -> Outcome:
         """The one result, which stands for the whole models."""
         (result,) = blocks
         return Outcome(result.value, result.log10_p, tuple(blocks), result.reach, result.why, result.detail)
+
+
+def _some_of(rows: UnitRows, which: NDArray[np.int64]) -> UnitRows:
+    """Rows of some units alone, by their ascending numbers among `rows`; each keeps its place (`UnitRows.places`)."""
+    everywhere = np.arange(len(rows) + len(rows.left_out))
+    left_out = np.setdiff1d(everywhere, rows.places[which])
+    return UnitRows(rows.unit[which], rows.rows[which], rows.scales[which], rows.lengths[which], left_out)

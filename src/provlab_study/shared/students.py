@@ -210,7 +210,7 @@ def distill(
     rows = _checked_sample(sample, teacher, settings)
     key = digest(
         {
-            "code": code_digest(_train),
+            "code": code_digest(distill),
             "torch": torch.__version__.split("+")[0],
             "teacher": teacher.digest,
             "settings": {**asdict(settings), "schedule": "cosine"},

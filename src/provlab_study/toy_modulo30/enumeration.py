@@ -173,7 +173,7 @@ def enumerate_all(checkpoints: Sequence[Checkpoint], space: Space, *, jobs: int)
         raise NotComparableError("one id means different tokens in these models: their enumerations are of other texts")
     models = [checkpoint.digest for checkpoint in checkpoints]
     key = digest(
-        {"code": code_digest(_do), "models": models, "space": [space.vocabulary, space.length, list(space.head)]}
+        {"code": code_digest(_fill), "models": models, "space": [space.vocabulary, space.length, list(space.head)]}
     )
     folder = cache_dir() / "enumerations" / key[:16]
     folder.mkdir(parents=True, exist_ok=True)
