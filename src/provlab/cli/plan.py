@@ -1,76 +1,92 @@
 """``provlab plan``: what a study of these models will read, hold and take, before anything starts."""
 
-import argparse
 import sys
 from dataclasses import asdict, replace
+from typing import Any
+
+import rich_click as click
 
 from provlab import statistics as registry
-from provlab.cli import arguments as common
+from provlab.cli import delivery, options, sources
+from provlab.cli.command import Command
 from provlab.errors import InputError
 
+QUICK: dict[str, Any] = {"units": 1024, "n_sequences": 4}  # what --quick stands for
 _LONG = 600  # seconds from which a quicker setting is named
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    common.add_model(
-        parser,
-        "models",
-        nargs="+",
-        help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",
-    )
-    common.add_statistics(parser)
-    parser.add_argument(
-        "--memory", metavar="SIZE", help="memory that the study may take, such as 8GB (default: most that is free)"
-    )
-    parser.add_argument(
-        "--diff",
-        action="store_true",
-        help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
-        "(default: 25) in --dtype",
-    )
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
-    common.add_json(parser)
-    parser.set_defaults(command=_plan)
+@click.command(cls=Command, more=options.known)
+@click.argument(
+    "models",
+    nargs=-1,
+    required=True,
+    type=sources.Model(checked=False),
+    help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",
+)
+@options.STATISTICS
+@options.MEMORY
+@click.option(
+    "--diff",
+    "by_diff",
+    is_flag=True,
+    help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
+    "(default: 25) in --dtype",
+)
+@click.option("--workers", type=int, default=1, help="processes that compute (default: 1)")
+@delivery.JSON
+def command(
+    models: tuple[str, ...],
+    *,
+    by_diff: bool,
+    statistics: list[str] | None,
+    blocks: list[int] | None,
+    allow_pickle: bool,
+    memory: str | None,
+    workers: int,
+    json: str | None,
+    quick: bool | None,
+    **settings: Any,
+) -> int:
+    """How many bytes, how much memory and how many hours does a study take?
 
-
-def _plan(arguments: argparse.Namespace) -> int:
+    example: provlab plan zoo:oak zoo:elm --statistic phi_u
+    """
     from provlab.planning.rates import measure_rates
     from provlab.planning.sketch import shapes_of
 
-    common.check_json(arguments.json)
-    if arguments.diff:
-        return _plan_diff(arguments)
+    settings = (QUICK if quick else {}) | options.given(settings)
+    if by_diff:
+        return _plan_diff(models, settings, memory=memory, allow_pickle=allow_pickle, json=json)
     from provlab.engine.memory import budget_for
     from provlab.planning.report import numbers_of, study_card
     from provlab.planning.study import estimate
     from provlab.statistics.base import Options
     from provlab.studying import expand
 
-    settings = common.statistics(arguments)
-    names, blocks, allow_pickle = (settings.pop(name) for name in ("statistics", "blocks", "allow_pickle"))
-    options = Options(**settings)
-    names = registry.checked_names(names, units=options.units)
-    budget = budget_for(arguments.memory, arguments.workers)
-    sketch = shapes_of(expand(arguments.models), allow_pickle=allow_pickle)
+    used = Options(**settings)
+    names = registry.checked_names(statistics, units=used.units)
+    budget = budget_for(memory, workers)
+    sketch = shapes_of(expand(models), allow_pickle=allow_pickle)
     for source, why in sketch.refused.items():
         print(f"left out: {source}: {why}", file=sys.stderr)
-    rates = measure_rates(seed=options.seed, device=options.device, dtype=options.dtype, file=sketch.largest_here())
-    estimated = estimate(sketch.models, names, options, rates, blocks=blocks, workers=arguments.workers)
+    rates = measure_rates(seed=used.seed, device=used.device, dtype=used.dtype, file=sketch.largest_here())
+    estimated = estimate(sketch.models, names, used, rates, blocks=blocks, workers=workers)
     numbers = numbers_of(sketch, estimated, budget)
-    quick = score = None
-    if arguments.statistic is None and len(sketch.models) == 2:  # as `provlab.compare` has it
-        score = estimate(sketch.models, ["stream_score"], options, rates, workers=arguments.workers)
+    quicker = score = None
+    if statistics is None and len(sketch.models) == 2:  # as `provlab.compare` has it
+        score = estimate(sketch.models, ["stream_score"], used, rates, workers=workers)
         score = replace(score, hashing=0.0)  # the files are hashed by then
-    if arguments.statistic is None and options.units is None and estimated.seconds[1] > _LONG:
-        options = replace(options, **common.QUICK)
-        some = registry.checked_names(None, units=options.units)
-        quick = estimate(sketch.models, some, options, rates, blocks=blocks, workers=arguments.workers)
-    common.deliver(arguments.json, lambda: numbers, lambda: study_card(estimated, numbers, quick, score))
+    if statistics is None and used.units is None and estimated.seconds[1] > _LONG:
+        used = replace(used, **QUICK)
+        some = registry.checked_names(None, units=used.units)
+        quicker = estimate(sketch.models, some, used, rates, blocks=blocks, workers=workers)
+    delivery.deliver(json, lambda: numbers, study_card(estimated, numbers, quicker, score))
     return 0
 
 
-def _plan_diff(arguments: argparse.Namespace) -> int:
+def _plan_diff(
+    models: tuple[str, ...], settings: dict[str, Any], *, memory: str | None, allow_pickle: bool, json: str | None
+) -> int:
     """Say what a comparison by Model-diff takes."""
     from provlab.engine.memory import budget_for
     from provlab.planning import diff
@@ -78,18 +94,18 @@ def _plan_diff(arguments: argparse.Namespace) -> int:
     from provlab.planning.report import diff_card
     from provlab.planning.sketch import shapes_of
 
-    room = budget_for(arguments.memory).process if arguments.memory else None
-    sketch = shapes_of(arguments.models, allow_pickle=arguments.allow_pickle)
+    room = budget_for(memory).process if memory else None
+    sketch = shapes_of(models, allow_pickle=allow_pickle)
     for source, why in sketch.refused.items():
         raise InputError(f"{source}: {why}")
     if len(sketch.models) != 2:
         raise InputError(f"diff compares two models, not {len(sketch.models)}")
-    length, n = getattr(arguments, "sequence_length", 25), getattr(arguments, "n_sequences", 4000)
-    dtype = diff.checked_dtype(getattr(arguments, "dtype", "float32"))
+    length, n = settings.get("sequence_length", 25), settings.get("n_sequences", 4000)
+    dtype = diff.checked_dtype(settings.get("dtype", "float32"))
     rates = measure_rates(dtype=dtype)
     works = {
         name: diff.work(model, length=length, n=n, dtype=dtype, rates=rates) for name, model in sketch.models.items()
     }
     numbers = {name: asdict(work) for name, work in works.items()}
-    common.deliver(arguments.json, lambda: numbers, lambda: diff_card(works, length, dtype, rates.threads, room))
+    delivery.deliver(json, lambda: numbers, diff_card(works, length, dtype, rates.threads, room))
     return 0
