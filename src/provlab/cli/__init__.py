@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from click.exceptions import Exit
 
 from provlab import plugins
 from provlab.cli import completion, failures
@@ -50,7 +51,7 @@ class _Listed(click.RichCommand):
 
     def __init__(self, name: str, home: str) -> None:
         what = COMMANDS.get(name, f"a command of {home.partition('.')[0]}")
-        super().__init__(name, short_help=what, hidden=not home)
+        super().__init__(name=name, short_help=what, hidden=not home)
         self.home = home
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
@@ -66,12 +67,12 @@ def commands() -> Group:
     homes |= {name: f"{__name__}.{name}" for name in _CORE}
     names = [name for name in dict.fromkeys([*COMMANDS, *homes]) if name in homes or name in _ELSEWHERE]
     group = Group(
-        "provlab",
-        {name: _Listed(name, homes.get(name, "")) for name in names},
-        help="Were two language models trained independently, and where do they disagree?",
-        epilog=f"provlab help COMMAND has an example and the options of one. {failures.STATUSES}",
+        name="provlab",
+        commands={name: _Listed(name, homes.get(name, "")) for name in names},
+        help="Were two language models trained independently, and where do they disagree?\n\n"
+        "provlab help COMMAND has an example and the options of one.",
+        epilog=failures.STATUSES,
         context_settings=LOOK,
-        no_args_is_help=False,
     )
     version = click.version_option(package_name="provlab", message="provlab %(version)s", help="show the version")
     return version(group)
@@ -91,8 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with group.make_context("provlab", words) as context:
             _quiet()
             collect_seldom()
-            return int(group.invoke(context) or 0)
-    except (Exception, KeyboardInterrupt) as error:
+            return group.invoke(context)
+    except (click.ClickException, Exit) as error:
         return failures.status(error)
 
 

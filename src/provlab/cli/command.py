@@ -20,10 +20,15 @@ import rich_click as click
 from provlab.cli import failures
 
 _FILLED = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)  # cells are filled up to their width, also in colour
-#: how help looks: no boxes; ``-h`` asks for it too
+#: how help looks: as click's own, without boxes; ``-h`` asks for it too
 LOOK = {
     "help_option_names": ["-h", "--help"],
-    "rich_help_config": {"theme": "default-slim", "enable_theme_env_var": False},
+    "rich_help_config": {
+        "theme": "default-slim",
+        "enable_theme_env_var": False,
+        "options_table_help_sections": ["help"],
+        "padding_helptext_first_line": (0, 0, 1, 0),  # between the question and its example
+    },
 }
 
 
@@ -60,24 +65,23 @@ class Command(click.RichCommand):
         """Return the help, and what `more` adds."""
         if self.more:
             self.epilog = self.more()
-        return unfilled(super().get_help(ctx))
+        return re.sub(r"\n{3,}", "\n\n", unfilled(super().get_help(ctx)))
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command and return its status, here where it is known with all that it was given."""
         try:
             return super().invoke(ctx) or 0
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (one line and a status come of each)
             return failures.status(error, ctx)
 
 
-class Group(click.RichGroup):
+class Group(click.RichGroup, Command):  # type: ignore[misc]  # rich-click's own classes differ so
     """Several commands under one name."""
 
     command_class = Command
 
-    def get_help(self, ctx: click.Context) -> str:
-        """Return the help."""
-        return unfilled(super().get_help(ctx))
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **{"no_args_is_help": False, **settings})  # help is for those who ask
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands in the order in which they were added."""

@@ -1,4 +1,4 @@
-"""Where an answer goes: the terminal, a file, a folder that others recompute. What cannot be written is refused first."""
+"""Where an answer goes: the terminal, a file, a folder that others recompute. A closed one is refused first."""
 
 import json as as_json
 import os

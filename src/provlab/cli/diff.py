@@ -64,7 +64,7 @@ class Numbers(click.ParamType):
     multiple=True,
     help="a model of A's recipe with another seed: what a second training changes; may be given again",
 )
-@click.option("--length", type=int, help="tokens of an input (default: 25)")
+@click.option("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
 @click.option("--range", "z", type=Numbers("LO:HI"), help="range of mean loss, nats per token, such as 3.0:4.2")
 @click.option(
     "--from-text",
@@ -72,7 +72,7 @@ class Numbers(click.ParamType):
     type=Numbers("LO:HI"),
     help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)",
 )
-@click.option("--sequences", "n", type=int, help="that each model writes (default: 4000)")
+@click.option("--sequences", "n", type=int, metavar="N", help="that each model writes (default: 4000)")
 @click.option("--tempers", type=Numbers("1,1.15,1.3"), help="write colder too, to reach lower losses (default: 1)")
 @click.option("--exchange", "exchange_steps", type=int, metavar="STEPS", help="replica exchange as a second opinion")
 @options.SEED

@@ -25,7 +25,7 @@ def attacks() -> list[str]:
 @options.repeated(
     "--with",
     "kinds",
-    options.Listed("ATTACK[+ATTACK]", attacks, "+"),
+    options.Listed("ATTACKS", attacks, "+"),
     "attacks in their order, such as T1+split=2+T3; may be repeated (default: those of T1 to T6 that exist)",
 )
 @click.option(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import rich_click as click
+from click.exceptions import Exit
 
 from provlab import provenance
 from provlab.errors import InputError, ProvlabError, one_line
@@ -35,7 +36,7 @@ def status(error: BaseException, context: click.Context | None = None) -> int:
 
     With PROVLAB_DEBUG set, an error of the program is raised.
     """
-    if isinstance(error, click.exceptions.Exit):  # help and version leave so
+    if isinstance(error, Exit):  # help and version leave so
         return error.exit_code
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has gone; nothing is wrong
@@ -78,6 +79,8 @@ def _of_the_line(error: click.ClickException) -> str:
         return message
     if isinstance(error, click.MissingParameter):
         message += f"; give {context.command_path} {' '.join(context.command.collect_usage_pieces(context))}"
+    if isinstance(context.command, click.Group) and not getattr(error, "possibilities", None):
+        message += f"; there are {', '.join(context.command.list_commands(context))}"
     if "extra argument" in message:
         message += getattr(context.command, "surplus", "")
     return f"{message} (see {context.command_path} --help)"

@@ -126,11 +126,13 @@ def added(*options: Any) -> Callable[[Any], Any]:
 
 ALLOW_PICKLE = click.option("--allow-pickle", is_flag=True, help="also open .bin weights (weights_only)")
 MEMORY = click.option("--memory", metavar="SIZE", help="memory to use, such as 8GB (default: most that is free)")
-SEED = click.option("--seed", type=int, help="seed of all random choices (default: 0)")
+SEED = click.option("--seed", type=int, metavar="N", help="seed of all random choices (default: 0)")
 DEVICE = click.option("--device", metavar="NAME", help="where models run: cpu, cuda, cuda:1 (default: cpu)")
 DTYPE = click.option("--dtype", metavar="NAME", help="their precision: float32, bfloat16, float16 (default: float32)")
 TEXT = click.option(
-    "--text", type=TextFile(), help="held-out text that both models know (default: English prose that no zoo model has seen)"
+    "--text",
+    type=TextFile(),
+    help="held-out text that both models know (default: English prose that no zoo model has seen)",
 )
 
 #: which statistics to compute, on which blocks, and how
@@ -138,17 +140,23 @@ STATISTICS = added(
     repeated(
         "--statistic",
         "statistics",
-        Listed("NAME[,NAME]", lambda: registry.REGISTRY),
-        "statistics to compute (default: all that apply)",
+        Listed("NAMES", lambda: registry.REGISTRY),
+        "statistics to compute, such as phi_u,phi_match (default: all that apply)",
     ),
     click.option("--blocks", type=Blocks(), help="transformer blocks to compare, counted from 0 (default: all)"),
     DEVICE,
     DTYPE,
     SEED,
-    click.option("--permutations", "n_permutations", type=int, help="of PERMTEST for phi_l2 (default: 99)"),
-    click.option("--sequences", "n_sequences", type=int, help="input sequences for activations (default: 32)"),
-    click.option("--sequence-length", type=int, help="tokens in each sequence (default: 64)"),
-    click.option("--activation-tokens", type=int, help="token positions kept, a fixed sample (default: 16384)"),
+    click.option(
+        "--permutations", "n_permutations", type=int, metavar="N", help="of PERMTEST for phi_l2 (default: 99)"
+    ),
+    click.option(
+        "--sequences", "n_sequences", type=int, metavar="N", help="input sequences for activations (default: 32)"
+    ),
+    click.option("--sequence-length", type=int, metavar="N", help="tokens in each sequence (default: 64)"),
+    click.option(
+        "--activation-tokens", type=int, metavar="N", help="token positions kept, a fixed sample (default: 16384)"
+    ),
     click.option(
         "--quick", is_flag=True, default=None, help="a few whole blocks and 256 tokens: large models without a GPU"
     ),
@@ -169,7 +177,7 @@ JUDGED = added(
     ),
     click.option(
         "--fail-on",
-        type=Outcomes("OUTCOME[,OUTCOME]", _outcomes),
+        type=Outcomes("OUTCOMES", _outcomes),
         default="",
         help="exit with 1 on any of these outcomes, such as rejected,by-order-alone,rows-of-one-origin (rejected "
         "stands for identical and same-function too)",

@@ -32,7 +32,7 @@ _LONG = 600  # seconds from which a quicker setting is named
     help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
     "(default: 25) in --dtype",
 )
-@click.option("--workers", type=int, default=1, help="processes that compute (default: 1)")
+@click.option("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
 @delivery.JSON
 def command(
     models: tuple[str, ...],

@@ -61,14 +61,15 @@ TWO = "; two models are taken here, provlab study A B C tests all pairs of many"
 
 PART = click.option(
     "--part",
-    metavar="NAME[=PREFIX]",
-    help=f"compare a part alone: {', '.join(PARTS)}, or what lies below a prefix (MODEL::NAME is that of one model)",
+    metavar="NAME",
+    help=f"compare a part alone: {', '.join(PARTS)}, or by NAME=PREFIX what lies below a prefix (MODEL::NAME is that "
+    "of one model)",
 )
 
 
 def names(begun: str) -> list[str]:
     """Models that a scheme lists, such as ``zoo:oak``; a scheme is loaded only once it is begun."""
-    scheme, colon, _ = begun.partition(":")
+    scheme = begun.partition(":")[0]
     offers = []
     for known in plugins.named(plugins.SCHEMES):
         listed = plugins.hook(known, "names") if scheme and known.startswith(scheme) else None

@@ -22,7 +22,7 @@ from provlab.errors import InputError
 @options.JUDGED
 @click.option("--pairs", multiple=True, metavar="A,B", help="compare only this pair; may be repeated (default: all)")
 @options.MEMORY
-@click.option("--workers", type=int, default=1, help="processes on this machine (default: 1)")
+@click.option("--workers", type=int, default=1, metavar="N", help="processes on this machine (default: 1)")
 @click.option(
     "--scheduler",
     metavar="tcp://HOST:PORT",

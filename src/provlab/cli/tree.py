@@ -13,7 +13,9 @@ from provlab.errors import InputError
 
 @click.command(cls=Command)
 @sources.model("models", nargs=-1, required=True, help="as for study")
-@click.option("--outgroup", type=sources.Model(checked=False), help="one of them, known to have parted first from its family")
+@click.option(
+    "--outgroup", type=sources.Model(checked=False), help="one of them, known to have parted first from its family"
+)
 @click.option(
     "--statistic",
     type=options.Word("NAME", lambda: registry.REGISTRY),

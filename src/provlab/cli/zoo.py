@@ -15,9 +15,7 @@ from provlab.zoo import scheme
 from provlab.zoo.recipes import Recipe
 
 _SHOWN = 48  # characters of the names in a group: one line of a terminal of 80 columns
-EDITION = click.option(
-    "--edition", metavar="NAME", help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)"
-)
+EDITION = click.option("--edition", metavar="NAME", help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)")
 NAME = options.Word("NAME", scheme.names)
 
 
@@ -102,7 +100,7 @@ def _first(names: Sequence[str]) -> str:
 
 @command.command(cls=Command, goes_on=True)
 @click.argument("names", nargs=-1, type=NAME, help="models to build, with their ancestors (default: all)")
-@click.option("--jobs", type=int, help="processes, one core each (default: all cores)")
+@click.option("--jobs", type=int, metavar="N", help="processes, one core each (default: all cores)")
 @EDITION
 def build(names: tuple[str, ...], jobs: int | None, edition: str | None) -> None:
     """Train the models that are not built yet."""
