@@ -87,7 +87,7 @@ import synthetic
 from cost import measure
 
 from provlab import statistics as registry
-from provlab.cli.arguments import QUICK
+from provlab.cli.plan import QUICK
 from provlab.engine import pairs
 from provlab.engine.memory import free
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary

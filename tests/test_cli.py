@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from provlab import zoo
 from provlab.cli import compare, main
-from provlab.cli.options import Blocks
+from provlab.cli.options import BlockNumbers
 from provlab.statistics import REGISTRY
 from provlab.statistics.base import Options
 from provlab_study.publishing.claims import load_claims
@@ -199,8 +199,8 @@ def test_a_stop_that_a_library_turns_into_an_error_is_a_stop(run, monkeypatch):
 
 
 def test_blocks_are_parsed():
-    assert Blocks().convert("0", None, None) == [0]
-    assert Blocks().convert("2, 0,4-6,5", None, None) == [2, 0, 4, 5, 6]
+    assert BlockNumbers().convert("0", None, None) == [0]
+    assert BlockNumbers().convert("2, 0,4-6,5", None, None) == [2, 0, 4, 5, 6]
 
 
 def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tmp_path):

@@ -50,11 +50,16 @@ def test_the_words_that_may_stand_next(line):
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_are_asked_by_clicks_own(shell):
-    asked = {**os.environ, "_PROVLAB_COMPLETE": f"{shell}_complete", "COMP_WORDS": "provlab compare", "COMP_CWORD": "1"}
+    variables = {
+        **os.environ,
+        "_PROVLAB_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "provlab compare",
+        "COMP_CWORD": "1",
+    }
     if shell == "fish":
-        asked |= {"COMP_WORDS": "provlab comp", "COMP_CWORD": "comp"}
+        variables |= {"COMP_WORDS": "provlab comp", "COMP_CWORD": "comp"}
     command = [Path(sys.executable).with_name("provlab")]
-    done = subprocess.run(command, env=asked, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=60)
     assert "compare" in done.stdout
 
 

@@ -88,14 +88,3 @@ def test_a_block_that_both_models_repeat_counts_once(new_model, tmp_path):
     assert len(outcome.blocks) == 8
     assert outcome.detail.until_settled["log10_e"] == evalues.log10_e(first)
     assert len(set(outcome.detail.together)) == 1
-
-
-def test_the_command(run, models):
-    arguments = ["compare", models["base"], models["tuned"], "--statistic", "phi_u", "--until-settled"]
-    status, out, err = run(*arguments)
-    assert (status, err) == (0, "")
-    assert "blocks were read, in an order drawn beforehand" in " ".join(out.split())
-    status, _, err = run("compare", models["base"], models["tuned"], "--until-settled")
-    assert status == 2
-    assert err.count("\n") == 1
-    assert "name it by primary or --primary" in err

@@ -18,6 +18,7 @@ SLOW = {
     "nbclient",
     "nbformat",
     "numba",
+    "numpy",
     "pandas",
     "papermill",
     "peft",

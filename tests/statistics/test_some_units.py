@@ -14,7 +14,6 @@ import tiny_models
 from scipy import stats
 
 from provlab import api, studying
-from provlab.cli import arguments
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.store import Store
 from provlab.engine.table import ResultCache
@@ -389,21 +388,10 @@ def test_experts_are_compared_whole(tmp_path, monkeypatch):
             get(name).prepare(model, Options(units=4))
 
 
-def test_quick_is_these_options(run):
-    """And each of them may be given beside it."""
-    parser = arguments.Parser()
-    arguments.add_statistics(parser)
-
-    def settings(*words):
-        return arguments.statistics(parser.parse_args(words))
-
-    quick = settings("--quick")
-    assert (quick["units"], quick["n_sequences"], quick["statistics"]) == (1024, 4, None)
-    assert settings("--quick", "--units", "64") == quick | {"units": 64}
-    assert "units" not in settings()
+def test_a_plan_counts_what_is_quick(run):
     status, out, _ = run("plan", "shape:llama-2-7b*2", "--quick", "--blocks", 0, "--json", "-")
     assert status == 0
     assert json.loads(out)["comparisons"] == 3 + 2  # of the block, and of tables and outputs
-    for words, named in (((), True), (("--units", 64), False), (("--statistic", "phi_u"), False)):
+    for words, named in (((), True), (("--quick",), False), (("--statistic", "phi_u"), False)):
         status, out, _ = run("plan", "shape:llama-2-7b*3", *words)
         assert (status, "--quick: " in out) == (0, named)

@@ -19,7 +19,7 @@ from click.exceptions import Exit
 
 from provlab import plugins
 from provlab.cli import completion, failures
-from provlab.cli.command import LOOK, Group
+from provlab.cli.command import LOOK, CommandGroup
 from provlab.errors import InputError
 from provlab.machine import collect_seldom
 
@@ -46,7 +46,7 @@ _STUDY = "the study, which is no part of the library; in a checkout of provlab, 
 _ELSEWHERE = dict.fromkeys(("run", "reproduce", "claims"), _STUDY)
 
 
-class _Listed(click.RichCommand):
+class _Stub(click.RichCommand):
     """A command as help lists it; its module is imported when it is given."""
 
     def __init__(self, name: str, home: str) -> None:
@@ -61,14 +61,14 @@ class _Listed(click.RichCommand):
         return import_module(self.home).command.make_context(info_name, args, parent, **extra)
 
 
-def commands() -> Group:
+def commands() -> CommandGroup:
     """All commands that there are here."""
     homes = {name: point.value for name, point in plugins.named(plugins.COMMANDS).items()}
     homes |= {name: f"{__name__}.{name}" for name in _CORE}
     names = [name for name in dict.fromkeys([*COMMANDS, *homes]) if name in homes or name in _ELSEWHERE]
-    group = Group(
+    group = CommandGroup(
         name="provlab",
-        commands={name: _Listed(name, homes.get(name, "")) for name in names},
+        commands={name: _Stub(name, homes.get(name, "")) for name in names},
         help="Were two language models trained independently, and where do they disagree?\n\n"
         "provlab help COMMAND has an example and the options of one.",
         epilog=failures.STATUSES,

@@ -75,7 +75,7 @@ class Command(click.RichCommand):
             return failures.status(error, ctx)
 
 
-class Group(click.RichGroup, Command):  # type: ignore[misc]  # rich-click's own classes differ so
+class CommandGroup(click.RichGroup, Command):  # type: ignore[misc]  # rich-click's own classes differ so
     """Several commands under one name."""
 
     command_class = Command

@@ -40,7 +40,7 @@ def command(
     from provlab.api import compare
 
     a, b = sources.parted((a, b), part)
-    settings = options.given(settings)
+    settings = options.without_defaults(settings)
     comparison = compare(a, b, progress=delivery.seconds_between_bars(), **settings)
     delivery.write_report(report, "compare", settings, comparison)
     delivery.deliver(json, comparison.to_json, comparison, verbose=verbose)

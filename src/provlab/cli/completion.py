@@ -8,7 +8,7 @@ from click.shell_completion import BashComplete, CompletionItem, add_completion_
 
 #: the variable by which a shell asks
 ASKED = "_PROVLAB_COMPLETE"
-_PARTED = re.compile(r"(?<=\S) ([:=])(?: |$)")  # as in zoo : oak
+_PARTED = re.compile(r"\n([:=])(?:\n|$)")  # words come in a line each
 
 
 @add_completion_class
@@ -17,12 +17,12 @@ class _Bash(BashComplete):
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words so far, and the one that is being written."""
-        words = os.environ["COMP_WORDS"].split(" ")[: int(os.environ["COMP_CWORD"]) + 1]
-        _, *before, begun = _PARTED.sub(r"\1", " ".join(words)).split(" ")
+        words = os.environ["COMP_WORDS"].split("\n")[: int(os.environ["COMP_CWORD"]) + 1]
+        _, *before, begun = _PARTED.sub(r"\1", "\n".join(words)).split("\n")
         return split_arg_string(" ".join(before)), begun
 
     def format_completion(self, item: CompletionItem[str]) -> str:
-        """Return what stands behind the last sign at which bash parts words."""
+        """Return what follows the last sign at which bash parts words."""
         return super().format_completion(CompletionItem(re.split("[:=]", item.value)[-1] or item.value, item.type))
 
 

@@ -12,7 +12,7 @@ from provlab.errors import InputError
 from provlab.files import atomic_file
 
 
-class Inputs(options.TextFile):
+class TextOrItems(options.TextFile):
     """A text, or the items of a file of JSON lines."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -49,7 +49,7 @@ class Numbers(click.ParamType):
 @click.option(
     "--text",
     "inputs",
-    type=Inputs(),
+    type=TextOrItems(),
     default=None,
     help="held-out text, UTF-8 (default: prose that no zoo model was trained on); or FILE.jsonl, questions with "
     "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
@@ -60,7 +60,7 @@ class Numbers(click.ParamType):
 @click.option(
     "--reference",
     "references",
-    type=sources.Model(),
+    type=sources.ModelName(),
     multiple=True,
     help="a model of A's recipe with another seed: what a second training changes; may be given again",
 )
@@ -122,7 +122,7 @@ def command(
     level = LEVEL if level is None else level
     if fail_above is not None:
         check_limit(fail_above, level, len(references))
-    settings = options.given(settings | (inputs or {}) | {"references": list(references) or None})
+    settings = options.without_defaults(settings | (inputs or {}) | {"references": list(references) or None})
     difference = diff(a, b, progress=sys.stderr.isatty(), results=results, **settings)
     delivery.write_report(report, "diff", settings, difference)
     if html:

@@ -9,9 +9,11 @@ import rich_click as click
 from provlab import zoo
 from provlab.cli import delivery, options, sources
 from provlab.cli.command import Command
+from provlab.cli.screen import show
 from provlab.errors import InputError
 from provlab.models.checkpoint import Checkpoint
 from provlab.report.card import Card
+from provlab.report.views import Table
 
 
 def attacks() -> list[str]:
@@ -25,11 +27,11 @@ def attacks() -> list[str]:
 @options.repeated(
     "--with",
     "kinds",
-    options.Listed("ATTACKS", attacks, "+"),
+    options.WordList("ATTACKS", attacks, "+"),
     "attacks in their order, such as T1+split=2+T3; may be repeated (default: those of T1 to T6 that exist)",
 )
 @click.option(
-    "--other", "others", type=sources.Model(), multiple=True, help="a model that attacks take from; may be repeated"
+    "--other", "others", type=sources.ModelName(), multiple=True, help="a model that attacks take from; may be repeated"
 )
 @options.SEED
 @click.option(
@@ -54,7 +56,6 @@ def command(
 
     example: provlab disguise zoo:oak-chat hidden --with T1+split=3
     """
-    from provlab.cli.screen import show
     from provlab.models.attacks import catalogue
     from provlab.models.disguise import disguise
 
@@ -64,10 +65,10 @@ def command(
     if source is None or folder is None:
         raise InputError("give a model and a new folder: provlab disguise zoo:oak-chat hidden --with T1+split")
     lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())
-    model, *taken = (Checkpoint.open(name, allow_pickle=allow_pickle) for name in (source, *others))
+    model, *donors = (Checkpoint.open(name, allow_pickle=allow_pickle) for name in (source, *others))
     if text is None:
         text = zoo.held_out_text("prose") if lossy else ""
-    made = disguise(model, Path(folder), seed=seed or 0, kinds=kinds, others=taken, text=text)
+    made = disguise(model, Path(folder), seed=seed or 0, kinds=kinds, others=donors, text=text)
     changed = "outputs unchanged" if made.difference_saved is not None else "outputs changed"
     show(
         Card(
@@ -80,8 +81,6 @@ def command(
 
 def _listing(rows: list[tuple[str, str, str]]) -> Card:
     """All attacks, in a line each."""
-    from provlab.report.views import Table
-
     exact = sum(kind == "exact" for _, kind, _ in rows)
     return Card(
         f"{exact} attacks keep the outputs (exact), {len(rows) - exact} change them (lossy).",

@@ -1,4 +1,4 @@
-"""What goes wrong, as one line on stderr with the way out, and the exit status."""
+"""Failures of a command: one line on stderr with the way out, and the exit status."""
 
 import errno
 import os
@@ -109,13 +109,13 @@ def _of_the_system(error: OSError) -> str:
     return f"this user may not write in {closed}; name a folder of your own{by}"
 
 
-def _full_disks(error: BaseException, given: Mapping[str, Any]) -> list[Path]:
+def _full_disks(error: BaseException, values: Mapping[str, Any]) -> list[Path]:
     """Folders whose disk is full, where an error may mean that: libraries say it in words of their own."""
     words = "requested and" in str(error) or "space" in str(error).lower()
     if getattr(error, "errno", None) != errno.ENOSPC and not words:
         return []
     named = getattr(error, "filename", None)
-    paths = [Path(value) for value in given.values() if isinstance(value, str | Path)]
+    paths = [Path(value) for value in values.values() if isinstance(value, str | Path)]
     around = [folder for path in paths for folder in (path, *path.parents) if os.path.isdir(folder)]
     usual = [provenance.results_root(), Path(tempfile.gettempdir()), cache_dir(), Path.cwd()]
     folders = [Path(named).parent] if named else [*around, *usual]

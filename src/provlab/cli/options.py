@@ -33,7 +33,7 @@ class Word(click.ParamType):
         return [CompletionItem(word) for word in self.words() if word.startswith(incomplete)]
 
 
-class Listed(Word):
+class WordList(Word):
     """Words in a list, with a sign `between` them, which a shell completes one by one."""
 
     def __init__(self, name: str, words: Callable[[], Iterable[str]], between: str = ",") -> None:
@@ -50,7 +50,7 @@ class Listed(Word):
         return [CompletionItem(before + between + item.value) for item in super().shell_complete(ctx, param, begun)]
 
 
-class Outcomes(Listed):
+class Outcomes(WordList):
     """Outcomes of a test, each a word."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -62,7 +62,7 @@ class Outcomes(Listed):
         return frozenset().union(*(known[word] for word in words))
 
 
-class Blocks(click.ParamType):
+class BlockNumbers(click.ParamType):
     """Numbers of blocks: ``0,2,4-6`` as ``[0, 2, 4, 5, 6]``."""
 
     name = "0,1,4-7"
@@ -108,7 +108,7 @@ def _together(_: click.Context, __: click.Parameter, lists: Sequence[list[str]])
     return [word for words in lists for word in words] if lists else None
 
 
-def repeated(flag: str, name: str, words: Listed, what: str) -> Any:
+def repeated(flag: str, name: str, words: WordList, what: str) -> Any:
     """Let a command take an option whose value is a list, and which may be repeated."""
     return click.option(flag, name, type=words, multiple=True, callback=_together, help=what)
 
@@ -140,10 +140,10 @@ STATISTICS = added(
     repeated(
         "--statistic",
         "statistics",
-        Listed("NAMES", lambda: registry.REGISTRY),
+        WordList("NAMES", lambda: registry.REGISTRY),
         "statistics to compute, such as phi_u,phi_match (default: all that apply)",
     ),
-    click.option("--blocks", type=Blocks(), help="transformer blocks to compare, counted from 0 (default: all)"),
+    click.option("--blocks", type=BlockNumbers(), help="transformer blocks to compare, counted from 0 (default: all)"),
     DEVICE,
     DTYPE,
     SEED,
@@ -197,6 +197,6 @@ def known() -> str:
     )
 
 
-def given(settings: dict[str, Any]) -> dict[str, Any]:
+def without_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that were given; the library has the defaults of the others."""
     return {name: value for name, value in settings.items() if value is not None}

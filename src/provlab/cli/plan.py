@@ -20,7 +20,7 @@ _LONG = 600  # seconds from which a quicker setting is named
     "models",
     nargs=-1,
     required=True,
-    type=sources.Model(checked=False),
+    type=sources.ModelName(checked=False),
     help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",
 )
 @options.STATISTICS
@@ -54,7 +54,7 @@ def command(
     from provlab.planning.rates import measure_rates
     from provlab.planning.sketch import shapes_of
 
-    settings = (QUICK if quick else {}) | options.given(settings)
+    settings = (QUICK if quick else {}) | options.without_defaults(settings)
     if by_diff:
         return _plan_diff(models, settings, memory=memory, allow_pickle=allow_pickle, json=json)
     from provlab.engine.memory import budget_for

@@ -5,14 +5,14 @@ from pathlib import Path
 import rich_click as click
 
 from provlab.cli import delivery, options, sources
-from provlab.cli.command import Group
+from provlab.cli.command import CommandGroup
 
 SHELF = click.option("--shelf", metavar="FOLDER", required=True, type=Path, help="folder of fingerprints")
 MODELS = sources.model("models", nargs=-1, required=True)
 KEPT = click.argument("models", nargs=-1, required=True, metavar="MODEL...", help="as shelf list names them")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Which fingerprints of models are kept? They answer identify without the models.
 

@@ -27,7 +27,7 @@ WRITTEN = "zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]"
 Decorator = Callable[[Any], Any]
 
 
-class Model(click.ParamType):
+class ModelName(click.ParamType):
     """A model's name; one that stands for no model is refused, unless it is not to be `checked`."""
 
     name = "MODEL"
@@ -48,7 +48,7 @@ class Model(click.ParamType):
 
 def model(name: str, **settings: Any) -> Decorator:
     """Let a command take a model, or several."""
-    return click.argument(name, type=Model(), **{"help": WRITTEN, **settings})
+    return click.argument(name, type=ModelName(), **{"help": WRITTEN, **settings})
 
 
 def pair(command: Any) -> Any:

@@ -64,7 +64,7 @@ def command(
             progress=delivery.seconds_between_bars(),
             workers=workers,
             executor=executor,
-            **options.given(settings),
+            **options.without_defaults(settings),
         )
     delivery.deliver(json, report.to_json, report, verbose=verbose)
     return int(not fail_on.isdisjoint(report.outcomes().values()))

@@ -14,7 +14,7 @@ from provlab.errors import InputError
 @click.command(cls=Command)
 @sources.model("models", nargs=-1, required=True, help="as for study")
 @click.option(
-    "--outgroup", type=sources.Model(checked=False), help="one of them, known to have parted first from its family"
+    "--outgroup", type=sources.ModelName(checked=False), help="one of them, known to have parted first from its family"
 )
 @click.option(
     "--statistic",
@@ -59,7 +59,7 @@ def command(
         raise InputError("--json, --mermaid and --dot are three forms of one answer; give one of them")
     if outgroup is not None:
         (outgroup,) = sources.parted([outgroup], part)
-    settings = options.given({"outgroup": outgroup, "statistic": statistic, "seed": seed})
+    settings = options.without_defaults({"outgroup": outgroup, "statistic": statistic, "seed": seed})
     result = tree(
         sources.parted(models, part),
         memory=memory,

@@ -8,9 +8,11 @@ import rich_click as click
 
 from provlab import zoo
 from provlab.cli import options
-from provlab.cli.command import Command, Group
+from provlab.cli.command import Command, CommandGroup
+from provlab.cli.screen import show
 from provlab.errors import InputError, nearest
 from provlab.report.card import Card
+from provlab.report.views import Table
 from provlab.zoo import scheme
 from provlab.zoo.recipes import Recipe
 
@@ -19,7 +21,7 @@ EDITION = click.option("--edition", metavar="NAME", help="default or smoke (defa
 NAME = options.Word("NAME", scheme.names)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def command() -> None:
     """Which models are embedded, and what was each made from?
 
@@ -37,8 +39,6 @@ def command() -> None:
 @EDITION
 def listed(pattern: str | None, edition: str | None) -> None:
     """List names, parents, and what is built."""
-    from provlab.cli.screen import show
-
     edition = edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
     show(_groups(edition, recipes, made) if pattern is None else _models(pattern, edition, recipes, made))
@@ -46,8 +46,6 @@ def listed(pattern: str | None, edition: str | None) -> None:
 
 def _models(pattern: str, edition: str, recipes: Mapping[str, Recipe], made: Mapping[str, Any]) -> Card:
     """Models of a pattern in a line each."""
-    from provlab.report.views import Table
-
     suffix = "" if edition == "default" else f"@{edition}"
     named = pattern.removeprefix("zoo:")
     names = fnmatch.filter(recipes, named) or [name for name, recipe in recipes.items() if recipe.collection == named]
@@ -75,8 +73,6 @@ def _models(pattern: str, edition: str, recipes: Mapping[str, Recipe], made: Map
 
 def _groups(edition: str, recipes: Mapping[str, Recipe], made: Mapping[str, Any]) -> Card:
     """Groups of the zoo in a line each."""
-    from provlab.report.views import Table
-
     groups: dict[str, list[str]] = {}
     for name, recipe in recipes.items():
         groups.setdefault(recipe.collection, []).append(name)
@@ -104,6 +100,6 @@ def _first(names: Sequence[str]) -> str:
 @EDITION
 def build(names: tuple[str, ...], jobs: int | None, edition: str | None) -> None:
     """Train the models that are not built yet."""
-    settings = options.given({"edition": edition or zoo.default_edition(), "jobs": jobs})
+    settings = options.without_defaults({"edition": edition or zoo.default_edition(), "jobs": jobs})
     for name, path in zoo.build(list(names) or None, **settings).items():
         print(f"{name}: {path}")

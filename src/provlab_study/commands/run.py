@@ -26,7 +26,7 @@ def _stems(folder: str, ending: str) -> list[str]:
     return sorted(path.stem for path in (provenance.project_root() / folder).glob(f"*.{ending}"))
 
 
-class _Assignment(click.ParamType):
+class _Value(click.ParamType):
     """``NAME=VALUE``, a parameter of the notebook that is named; behind the sign models, where it takes some."""
 
     name = "NAME=VALUE"
@@ -63,7 +63,7 @@ class _Assignment(click.ParamType):
     "--parameter",
     "parameters",
     multiple=True,
-    type=_Assignment(),
+    type=_Value(),
     help="a parameter; may be repeated; lists may be a,b",
 )
 @click.option(
