@@ -81,8 +81,6 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
         with warnings.catch_warnings():
             try:
                 status = cli.main([str(argument) for argument in arguments])
-            except SystemExit as stopped:  # argparse
-                status = stopped.code
             finally:
                 logging.disable(disabled)
         return status, *capsys.readouterr()

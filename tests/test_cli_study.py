@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from provlab import cli, zoo
-from provlab.cli import cluster
-from provlab.engine.store import Store
 
 PHI_U = ["--statistic", "phi_u"]
 SMALL = ["--permutations", "3", "--sequences", "2", "--sequence-length", "8"]
@@ -33,7 +30,6 @@ def inside(tmp_path, monkeypatch, text):
         monkeypatch.setenv(variable, os.environ.get(variable, ""))
     monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
-    monkeypatch.setattr(cluster, "CONNECT", 0.5)
     monkeypatch.chdir(tmp_path)
 
 
@@ -118,40 +114,6 @@ def test_stopped_and_gone_on(models, tmp_path):
     assert cli.main(arguments) == 0
     assert len(units(tmp_path / "r")) == 30
     assert all(path.stat().st_mtime_ns == time for path, time in left.items())
-
-
-CASES = {
-    "one model": (["{base}"], "at least two models, not 1"),
-    "blocks that are no list": (["{base}", "{tuned}", "--blocks", "x"], "--blocks is a list such as 0,1,4-7"),
-    "resources of nobody": (["{base}", "{tuned}", "--resources", "GPU=1"], "give --scheduler too"),
-    "resources that are none": (
-        ["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:1", "--resources", "GPU"],
-        "resources are a list such as GPU=1, not 'GPU'",
-    ),
-    "both kinds of workers": (
-        ["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:1", "--workers", "2"],
-        "give one of them",
-    ),
-    "no scheduler": (["{base}", "{tuned}", "--scheduler", "tcp://127.0.0.1:{port}"], "no scheduler answers at tcp://"),
-    "half a pair": (["{base}", "{tuned}", "--pairs", "{base}"], "--pairs are two models such as zoo:oak,zoo:elm"),
-    "a pair of others": (["{base}", "{tuned}", "--pairs", "{base},zoo:elm"], "pairs name zoo:elm, which is not among"),
-    "results in a file": (["{base}", "{tuned}", "--results", "{file}"], "is a file; give a folder"),
-}
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_bad_input_gets_one_line(name, run, models, tmp_path):
-    arguments, message = CASES[name]
-    (tmp_path / "file").touch()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    inputs = [text.format(**models, port=port, file=tmp_path / "file") for text in arguments]
-    status, out, err = run(*inputs, *([] if "--statistic" in inputs else PHI_U))
-    assert (status, out) == (2, "")
-    assert re.fullmatch(r"provlab( study)?: error: .*\n", err)
-    assert message in err
-    assert not Store(tmp_path / "results" / "own").root.exists()
 
 
 def test_without_dask_the_extra_is_named(run, models, monkeypatch):

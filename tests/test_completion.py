@@ -1,24 +1,26 @@
 """A shell offers the words that may stand next when the tab key is pressed, without anything slow."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
-from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from provlab.cli import COMMANDS, completion
+from provlab.cli import COMMANDS, sources
 
-BREAKS = " \t\n\"'><=;|&(:"  # what bash breaks words at
+ROOT = Path(__file__).parents[1]  # whose notebooks are offered
 CASES = {
-    "provlab ": [*COMMANDS, "--help", "--version"],
+    "provlab ": [*COMMANDS],
+    "provlab --v": ["--version"],
     "provlab com": ["compare"],
     "provlab zoo bu": ["build"],
     "provlab compare a b --stati": ["--statistic"],
     "provlab compare a b --statistic phi_u,phi_mat": ["phi_u,phi_match", "phi_u,phi_match_unsigned"],
-    "provlab compare zo": ["zoo:"],
     "provlab compare zoo:oak-math": ["oak-math", "oak-math-chat"],  # bash puts the word before the colon back
+    "provlab compare a b --statistic=phi_anch": ["phi_anchor"],
     "provlab compare a b --fail-on rejected,by": ["rejected,by-order-alone"],
     "provlab disguise a b --with T1+spl": ["T1+split"],
     "provlab run llama_": ["llama_tree"],
@@ -28,34 +30,50 @@ CASES = {
 }
 
 
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
 @pytest.mark.parametrize("line", CASES)
-def test_the_words_that_may_stand_next(line, tmp_path):
-    answers = tmp_path / "answers"
-    settings = {
-        "_ARGCOMPLETE": "1",
-        "_ARGCOMPLETE_IFS": "\n",
-        "_ARGCOMPLETE_COMP_WORDBREAKS": BREAKS,
-        "_ARGCOMPLETE_STDOUT_FILENAME": str(answers),
-        "COMP_LINE": line,
-        "COMP_POINT": str(len(line)),
+def test_the_words_that_may_stand_next(line):
+    """By bash itself, with the function that it is given; it parts words at colons and signs of equality."""
+    words = [part for word in line.split(" ") for part in re.split("([:=])", word)]
+    script = f"""
+        eval "$(_PROVLAB_COMPLETE=bash_source provlab)"
+        COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 1} COMPREPLY=()
+        compopt() {{ :; }}  # of a shell that waits for a key alone
+        _provlab_completion provlab
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    path = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", script], env=path, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(done.stdout.split()) == sorted(CASES[line])
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_are_asked_by_clicks_own(shell):
+    variables = {
+        **os.environ,
+        "_PROVLAB_COMPLETE": f"{shell}_complete",
+        "COMP_WORDS": "provlab compare",
+        "COMP_CWORD": "1",
     }
-    command = [sys.executable, "-c", "from provlab.cli import main; main()"]
-    root = Path(__file__).parents[1]  # whose notebooks are offered
-    subprocess.run(command, env={**os.environ, **settings}, cwd=root, check=True, timeout=60)
-    offers = [word.strip() for word in answers.read_text().split("\n")]
-    assert sorted(offers) == sorted(CASES[line])
+    if shell == "fish":
+        variables |= {"COMP_WORDS": "provlab comp", "COMP_CWORD": "comp"}
+    command = [Path(sys.executable).with_name("provlab")]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True, timeout=60)
+    assert "compare" in done.stdout
 
 
 def test_no_word_waits_for_torch():
     code = (
-        "import sys; from argparse import Namespace; from provlab.cli import completion, disguise\n"
-        "assert 'zoo:oak' in completion.models(Namespace(), 'zoo:o') and 'split' in disguise._attacks()\n"
-        "assert 'phi_anchor' in completion.statistics()\n"
+        "import sys; from provlab import statistics; from provlab.cli import sources, disguise\n"
+        "assert 'zoo:oak' in sources.names('zoo:o') and 'split' in disguise.attacks()\n"
+        "assert 'phi_anchor' in statistics.REGISTRY\n"
         "sys.exit(sorted({'torch', 'transformers', 'pandas', 'matplotlib'} & sys.modules.keys()) or 0)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
-def test_a_scheme_is_loaded_only_once_it_is_written(monkeypatch):
-    monkeypatch.setattr("provlab.plugins.hook", lambda *_: pytest.fail("loaded"))
-    assert completion.models(Namespace(), "") == completion.models(Namespace(), "zo")
+def test_a_scheme_is_loaded_only_once_it_is_begun(monkeypatch):
+    monkeypatch.setattr("provlab.plugins.hook", lambda scheme, _: pytest.fail("loaded") if scheme == "zoo" else None)
+    assert "zoo:" in sources.names("")
+    assert sources.names("dis") == ["disguised:"]

@@ -61,7 +61,7 @@ def test_answers_come_first(run, terminal):
     assert re.match(r"2 models: .* at most with .* of memory, .* to fetch\. models 2 units of work", planned)
     assert re.match(r".* on this machine's cores, or .* on one GPU; ", run("plan", "shape:llama-2-7b*2", "--diff")[1])
     assert run("help", "compare")[1].splitlines()[:7] == [
-        "usage: provlab compare [options] a b",
+        "Usage: provlab compare [OPTIONS] A B",
         "",
         "Were two models trained independently? One sentence, the tests, and what would",
         "fool them.",

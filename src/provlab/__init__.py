@@ -5,7 +5,7 @@ their families, and `diff` says over which inputs two models disagree. Names are
 ``import provlab`` costs nothing.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from provlab.lazy import lazily
 
@@ -32,4 +32,13 @@ HOMES = {
     "StudyReport": "provlab.report.study_report",
     "Difference": "provlab.report.difference",
 }
-__getattr__ = lazily(__name__, HOMES)
+_find = lazily(__name__, HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name on first use; the version is that of the installed package."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
+    return _find(name)

@@ -9,7 +9,7 @@
 - `CONTAINERS`: kinds of files of weights, each a `provlab.models.formats.container.Format`, named by the files' ending.
 - `FORMATS`: modules that read weights which are not plain, ``codes``, ``adapter`` and ``part`` of a model; `CODES` of
   each are the names of the codes that it reads.
-- `COMMANDS`: modules with ``add(parser)``.
+- `COMMANDS`: modules with ``command``, a command of click.
 - `STATISTICS`: subclasses of `provlab.statistics.base.Statistic`: tests and scores, which help and reports list.
 - `MEASUREMENTS`: the same, of what is no test: found by name alone.
 """

@@ -274,4 +274,4 @@ def test_the_commands(run, models, tmp_path):
     assert run("verify", target)[::2] == (1, "provlab: refused: more is not part of the report\n")
     status, _, err = run("compare", models["base"], models["tuned"], "--statistic", "phi_u", "-o", target)
     assert status == 2
-    assert f"argument -o/--report: {target} exists; give a new folder" in err
+    assert f"{target} exists; name a new folder" in err

@@ -1,41 +1,47 @@
 """``provlab compare``: test a pair of models."""
 
-import argparse
+from typing import Any
 
-from provlab.cli import arguments as common
+import rich_click as click
 
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    common.add_model(parser, "a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
-    common.add_model(parser, "b", help="the other model")
-    common.add_verbose(parser)
-    common.add_json(parser)
-    common.add_statistics(parser)
-    common.add_text(parser)
-    common.add_part(parser)
-    common.add_family(parser)
-    common.add_status(parser)
-    parser.add_argument(
-        "--all-blocks",
-        action="store_true",
-        help="compare every block with every block, by phi_match and phi_u (done unasked where depths differ)",
-    )
-    common.add_report(parser)
-    parser.set_defaults(command=_compare)
+from provlab.cli import delivery, options, sources
+from provlab.cli.command import Command
 
 
-def _compare(arguments: argparse.Namespace) -> int:
+@click.command(cls=Command, surplus=sources.TWO, more=options.known)
+@sources.pair
+@delivery.VERBOSE
+@delivery.JSON
+@options.STATISTICS
+@options.TEXT
+@sources.PART
+@options.JUDGED
+@click.option(
+    "--all-blocks",
+    is_flag=True,
+    help="compare every block with every block, by phi_match and phi_u (done unasked where depths differ)",
+)
+@delivery.report
+def command(
+    a: str,
+    b: str,
+    *,
+    part: str | None,
+    fail_on: frozenset[str],
+    json: str | None,
+    verbose: bool,
+    report: str | None = None,
+    **settings: Any,
+) -> int:
+    """Were two models trained independently? One sentence, the tests, and what would fool them.
+
+    example: provlab compare zoo:oak zoo:oak-chat --statistic phi_u
+    """
     from provlab.api import compare
 
-    common.check_json(arguments.json)
-    a, b = common.parted((arguments.a, arguments.b), arguments.part)
-    common.check_models((a, b))
-    settings = common.statistics(arguments) | common.family(arguments)
-    settings |= {"all_blocks": arguments.all_blocks}
-    if arguments.text:
-        settings["text"] = common.text("--text", arguments.text)
-    comparison = compare(a, b, progress=common.seconds_between_bars(), **settings)
-    common.report(arguments.report, "compare", settings, comparison)
-    common.deliver(arguments.json, comparison.to_json, lambda: comparison, verbose=arguments.verbose)
-    return int(comparison.outcome in arguments.fail_on)
+    a, b = sources.parted((a, b), part)
+    settings = options.without_defaults(settings)
+    comparison = compare(a, b, progress=delivery.seconds_between_bars(), **settings)
+    delivery.write_report(report, "compare", settings, comparison)
+    delivery.deliver(json, comparison.to_json, comparison, verbose=verbose)
+    return int(comparison.outcome in fail_on)

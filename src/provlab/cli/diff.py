@@ -1,131 +1,136 @@
 """``provlab diff``: over which inputs two models disagree."""
 
-import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
-from provlab.cli import arguments as common
+import rich_click as click
+
+from provlab.cli import delivery, options, sources
+from provlab.cli.command import Command
 from provlab.errors import InputError
 from provlab.files import atomic_file
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    common.add_model(parser, "a", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
-    common.add_model(parser, "b", help="the other model, of the same tokenizer")
-    parser.add_argument(
-        "--text",
-        metavar="FILE",
-        help="held-out text, UTF-8 (default: prose that no zoo model was trained on); or FILE.jsonl, questions with "
-        "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
-    )
-    parser.add_argument(
-        "--prompt", metavar="FILE", help="inputs are what follows this text, in the chat template if any"
-    )
-    common.add_model(
-        parser,
-        "--reference",
-        action="append",
-        metavar="MODEL",
-        help="a model of A's recipe with another seed: what a second training changes; may be given again",
-    )
-    parser.add_argument("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
-    of_loss = parser.add_mutually_exclusive_group()
-    of_loss.add_argument("--range", metavar="LO:HI", help="range of mean loss, nats per token, such as 3.0:4.2")
-    of_loss.add_argument(
-        "--from-text", metavar="LO:HI", help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)"
-    )
-    parser.add_argument("--sequences", type=int, dest="n", metavar="N", help="that each model writes (default: 4000)")
-    parser.add_argument("--tempers", metavar="1,1.15,1.3", help="write colder too, to reach lower losses (default: 1)")
-    parser.add_argument(
-        "--exchange", type=int, dest="exchange_steps", metavar="STEPS", help="replica exchange as a second opinion"
-    )
-    parser.add_argument("--seed", type=int, help="of all draws (default: 0)")
-    parser.add_argument("--device", help="where the models run: cpu, cuda, cuda:1 (default: cpu)")
-    parser.add_argument("--dtype", help="their precision: float32, bfloat16, float16 (default: float32)")
-    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
-    parser.add_argument(
-        "--results", metavar="FOLDER", help="folder of finished draws, from which the command goes on after a stop"
-    )
-    parser.add_argument(
-        "--fail-above",
-        type=float,
-        metavar="X",
-        help="exit with 1 if B is more than X nats per token farther from A and its references than another seed is "
-        "(without a reference: than X from A), by a test of the level: with k references "
-        "by B's rank among k + 2 models, so that P must be at least 1 / (k + 2)",
-    )
-    parser.add_argument(
-        "--level", type=float, metavar="P", help="of that test: the chance of a wrong exit code (default: 0.05)"
-    )
-    parser.add_argument("--html", metavar="FILE", help="write the report as one HTML file that needs no other")
-    common.add_verbose(parser)
-    common.add_report(parser)
-    common.add_json(parser)
-    parser.set_defaults(command=_diff)
+class TextOrItems(options.TextFile):
+    """A text, or the items of a file of JSON lines."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the keyword argument of `provlab.diff` that it is, with its value."""
+        text = super().convert(value, param, ctx)
+        if Path(value).suffix.lower() != ".jsonl":
+            return {"text": text}
+        from provlab.modeldiff.items import lines
+
+        return {"items": lines(text)}
 
 
-def _diff(arguments: argparse.Namespace) -> int:
-    common.check_json(arguments.json)
-    common.check_json(arguments.html, "--html")
-    common.check_models([arguments.a, arguments.b, *(arguments.reference or [])])
-    if arguments.level is not None and arguments.fail_above is None:
+class Numbers(click.ParamType):
+    """Numbers in a list: ``1,1.5`` as any, or ``3:4.2`` as two."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.between = name, ":" if ":" in name else ","
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """Return the numbers."""
+        try:
+            numbers = tuple(float(part) for part in value.split(self.between))
+        except ValueError:
+            numbers = ()
+        if not numbers or (self.between == ":" and len(numbers) != 2):
+            what = "two numbers such as 0.5:1" if self.between == ":" else "numbers such as 1,1.5"
+            self.fail(f"it is {what}, not {value!r}", param, ctx)
+        return numbers
+
+
+@click.command(cls=Command, surplus=sources.TWO)
+@sources.model("a")
+@sources.model("b", help="the other model, of the same tokenizer")
+@click.option(
+    "--text",
+    "inputs",
+    type=TextOrItems(),
+    default=None,
+    help="held-out text, UTF-8 (default: prose that no zoo model was trained on); or FILE.jsonl, questions with "
+    "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
+)
+@click.option(
+    "--prompt", type=options.TextFile(), help="inputs are what follows this text, in the chat template if any"
+)
+@click.option(
+    "--reference",
+    "references",
+    type=sources.ModelName(),
+    multiple=True,
+    help="a model of A's recipe with another seed: what a second training changes; may be given again",
+)
+@click.option("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
+@click.option("--range", "z", type=Numbers("LO:HI"), help="range of mean loss, nats per token, such as 3.0:4.2")
+@click.option(
+    "--from-text",
+    "shares",
+    type=Numbers("LO:HI"),
+    help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)",
+)
+@click.option("--sequences", "n", type=int, metavar="N", help="that each model writes (default: 4000)")
+@click.option("--tempers", type=Numbers("1,1.15,1.3"), help="write colder too, to reach lower losses (default: 1)")
+@click.option("--exchange", "exchange_steps", type=int, metavar="STEPS", help="replica exchange as a second opinion")
+@options.SEED
+@options.DEVICE
+@options.DTYPE
+@options.ALLOW_PICKLE
+@delivery.RESULTS
+@click.option(
+    "--fail-above",
+    type=float,
+    metavar="X",
+    help="exit with 1 if B is more than X nats per token farther from A and its references than another seed is "
+    "(without a reference: than X from A), by a test of the level: with k references "
+    "by B's rank among k + 2 models, so that P must be at least 1 / (k + 2)",
+)
+@click.option("--level", type=float, metavar="P", help="the chance of a wrong exit code by that test (default: 0.05)")
+@click.option("--html", type=delivery.OutputFile(), help="write the report as one HTML file that needs no other")
+@delivery.VERBOSE
+@delivery.report
+@delivery.JSON
+def command(
+    a: str,
+    b: str,
+    *,
+    inputs: dict[str, Any] | None,
+    references: tuple[str, ...],
+    results: str | None,
+    fail_above: float | None,
+    level: float | None,
+    html: str | None,
+    json: str | None,
+    verbose: bool,
+    report: str | None = None,
+    **settings: Any,
+) -> int:
+    """Over which inputs do two models of one tokenizer disagree, and by how much?
+
+    example: provlab diff zoo:oak zoo:oak-chat --sequences 400
+    """
+    if level is not None and fail_above is None:
         raise InputError("--level is that of --fail-above; give both")
-    values = {
-        **_text_or_items(arguments.text),
-        "prompt": common.text("--prompt", arguments.prompt),
-        "references": arguments.reference,
-        "z": _numbers("--range", arguments.range, ":", two=True),
-        "shares": _numbers("--from-text", arguments.from_text, ":", two=True),
-        "tempers": _numbers("--tempers", arguments.tempers, ","),
-        **{
-            name: getattr(arguments, name)
-            for name in ("length", "n", "exchange_steps", "seed", "device", "dtype", "allow_pickle")
-        },
-    }
-    if arguments.results and Path(arguments.results).is_file():
-        raise InputError(f"--results {arguments.results} is a file; give a folder")
+    if settings["z"] and settings["shares"]:
+        raise InputError("--range and --from-text both bound the loss; give one of them")
     from provlab.diffing import diff
     from provlab.modeldiff.excess import TEST_LEVEL, check_limit
 
-    limit, level = arguments.fail_above, TEST_LEVEL if arguments.level is None else arguments.level
-    if limit is not None:
-        check_limit(limit, level, len(arguments.reference or []))
-    settings = {name: value for name, value in values.items() if value is not None}
-    progress = sys.stderr.isatty()
-    kept, tested = arguments.results, limit is not None
-    difference = diff(arguments.a, arguments.b, progress=progress, results=kept, tested=tested, **settings)
-    common.report(arguments.report, "diff", settings, difference)
-    if arguments.html:
-        with atomic_file(Path(arguments.html)) as temporary:
+    level = TEST_LEVEL if level is None else level
+    if fail_above is not None:
+        check_limit(fail_above, level, len(references))
+    settings = options.without_defaults(settings | (inputs or {}) | {"references": list(references) or None})
+    difference = diff(a, b, progress=sys.stderr.isatty(), results=results, tested=fail_above is not None, **settings)
+    delivery.write_report(report, "diff", settings, difference)
+    if html:
+        with atomic_file(Path(html)) as temporary:
             temporary.write_text(difference.to_page(), encoding="utf-8")
-    common.deliver(arguments.json, difference.to_json, lambda: difference, verbose=arguments.verbose)
-    if limit is None:
+    delivery.deliver(json, difference.to_json, difference, verbose=verbose)
+    if fail_above is None:
         return 0
-    fails = difference.fails(limit, level)
-    print(f"provlab: {'fails' if fails else 'passes'}: the {difference.test_words(limit, level)}", file=sys.stderr)
+    fails = difference.fails(fail_above, level)
+    print(f"provlab: {'fails' if fails else 'passes'}: the {difference.test_words(fail_above, level)}", file=sys.stderr)
     return int(fails)
-
-
-def _text_or_items(name: str | None) -> dict[str, Any]:
-    """A text, or the items of a file of JSON lines."""
-    content = common.text("--text", name)
-    if name is None or content is None or Path(name).suffix.lower() != ".jsonl":
-        return {"text": content}
-    from provlab.modeldiff.items import lines
-
-    return {"items": lines(content)}
-
-
-def _numbers(flag: str, text: str | None, between: str, *, two: bool = False) -> tuple[float, ...] | None:
-    """``3:4.2`` as two numbers, ``1,1.5`` as any; None stays None."""
-    if text is None:
-        return None
-    try:
-        numbers = tuple(float(part) for part in text.split(between))
-        if not two or len(numbers) == 2:
-            return numbers
-    except ValueError:
-        pass
-    raise InputError(f"{flag} is {'two numbers such as 0.5:1' if two else 'numbers such as 1,1.5'}, not {text!r}")

@@ -1,25 +1,27 @@
 """``provlab identify``: which models of a shelf one model is kin of."""
 
-import argparse
+from pathlib import Path
 
-from provlab.cli import arguments as common
-from provlab.cli import shelf
+import rich_click as click
 
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    common.add_model(parser, "model", help="zoo:NAME, a checkpoint folder, or a hub id org/name[@revision]")
-    shelf.add_shelf(parser)
-    common.add_verbose(parser)
-    common.add_json(parser)
-    parser.set_defaults(command=_identify)
+from provlab.cli import delivery, options, sources
+from provlab.cli.command import Command
+from provlab.cli.shelf import SHELF
 
 
-def _identify(arguments: argparse.Namespace) -> int:
+@click.command(cls=Command)
+@sources.model("model")
+@SHELF
+@options.ALLOW_PICKLE
+@delivery.VERBOSE
+@delivery.JSON
+def command(model: str, *, shelf: Path, allow_pickle: bool, verbose: bool, json: str | None) -> int:
+    """Is a model kin of one on a shelf?
+
+    example: provlab identify zoo:oak-chat --shelf shelf
+    """
     from provlab.attest.shelf import identify
 
-    common.check_json(arguments.json)
-    common.check_models([arguments.model])
-    kin = identify(arguments.model, arguments.shelf, allow_pickle=arguments.allow_pickle)
-    common.deliver(arguments.json, kin.to_json, lambda: kin, verbose=arguments.verbose)
+    kin = identify(model, shelf, allow_pickle=allow_pickle)
+    delivery.deliver(json, kin.to_json, kin, verbose=verbose)
     return 0

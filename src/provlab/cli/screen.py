@@ -1,11 +1,11 @@
 """How a result looks at a terminal: a card in one screen, or with `-v` the whole, at the terminal's own width."""
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from provlab.cli.command import unfilled
 from provlab.report import card, views
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ COLOURS = {card.RELATED: "bold red", card.OPEN: "bold yellow", card.QUIET: "bold
 MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 _PIPE = 100  # columns where no terminal says how many it has
 _BAR = 16  # columns of a bar
-_FILLED = re.compile(r" +((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)  # cells are filled up to their width, also in colour
 _GAP = 2  # columns between two of a table
 
 
@@ -43,7 +42,7 @@ def show(shown: views.Report | card.Card, *, verbose: bool = False) -> None:
             if remarks := [*first.remarks, *more]:
                 console.print()
                 console.print(_labelled(remarks))
-    sys.stdout.write(_FILLED.sub(r"\1", captured.get()))
+    sys.stdout.write(unfilled(captured.get()))
 
 
 def _all(console: "Console", parts: Sequence["views.Part | card.Branch"]) -> None:

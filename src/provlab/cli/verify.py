@@ -1,37 +1,36 @@
 """``provlab verify``: recompute a folder of evidence from the models' bytes."""
 
-import argparse
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from provlab.cli import arguments as common
+import rich_click as click
+
+from provlab.cli import options, sources
+from provlab.cli.command import Command
 from provlab.errors import EvidenceError, InputError
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("folder", help="one that --report of compare, tree or diff wrote")
-    common.add_model(
-        parser, "--models", nargs="+", default=(), metavar="MODEL",
-        help="where the models lie, in the report's order (default: where it found them)",
-    )  # fmt: skip
-    parser.add_argument("--allow-pickle", action="store_true", help="also open .bin weights (weights_only)")
-    parser.set_defaults(command=_verify)
+@click.command(cls=Command)
+@click.argument("folder", type=Path, help="one that --report of compare, tree or diff wrote")
+@sources.model("models", nargs=-1, help="where the models lie, in the report's order (default: where it found them)")
+@options.ALLOW_PICKLE
+def command(folder: Path, models: tuple[str, ...], *, allow_pickle: bool) -> int:
+    """Is a report right? Models are hashed, the question is asked again, and all is compared.
 
-
-def _verify(arguments: argparse.Namespace) -> int:
-    if not Path(arguments.folder).is_dir():
-        raise InputError(f"{arguments.folder} is no folder here; give one that --report of compare, tree or diff wrote")
+    example: provlab compare zoo:oak zoo:elm --statistic phi_u -o report && provlab verify report
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder} is no folder here; give one that --report of compare, tree or diff wrote")
     from provlab.attest.folder import STATEMENT, recompute
     from provlab.cli.screen import show
 
-    if not (Path(arguments.folder) / STATEMENT).is_file():
-        raise InputError(f"{arguments.folder} holds no {STATEMENT}, so it is no report; give one that --report wrote")
+    if not (folder / STATEMENT).is_file():
+        raise InputError(f"{folder} holds no {STATEMENT}, so it is no report; give one that --report wrote")
     try:
-        agrees, result = recompute(Path(arguments.folder), arguments.models, allow_pickle=arguments.allow_pickle)
+        agrees, result = recompute(folder, models, allow_pickle=allow_pickle)
     except EvidenceError as error:
         print(f"provlab: refused: {error}", file=sys.stderr)
         return 1

@@ -1,62 +1,59 @@
 """``provlab zoo list | build``: the embedded models of known lineage."""
 
-import argparse
 import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import rich_click as click
+
 from provlab import zoo
-from provlab.cli.arguments import Parser
-from provlab.cli.completion import completed
+from provlab.cli import options
+from provlab.cli.command import Command, CommandGroup
+from provlab.cli.screen import show
 from provlab.errors import InputError, nearest
 from provlab.report.card import Card
+from provlab.report.views import Table
 from provlab.zoo import scheme
 from provlab.zoo.recipes import Recipe
 
 _SHOWN = 48  # characters of the names in a group: one line of a terminal of 80 columns
+EDITION = click.option("--edition", metavar="NAME", help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)")
+NAME = options.Word("NAME", scheme.names)
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    actions = parser.add_subparsers(required=True, metavar="action", parser_class=Parser)
-    listing = actions.add_parser("list", help="list names, parents, and what is built")
-    what = "names such as oak-*, or a group, in a line each (default: the groups, with their names)"
-    pattern = listing.add_argument("pattern", nargs="?", help=what)
-    building = actions.add_parser("build", help="train the models that are not built yet")
-    names = building.add_argument("names", nargs="*", help="models to build, with their ancestors (default: all)")
-    building.add_argument("--jobs", type=int, default=None, help="processes, one core each (default: all cores)")
-    for parser in (listing, building):
-        parser.add_argument(
-            "--edition", default=None, help="default or smoke (default: $PROVLAB_ZOO_EDITION or default)"
-        )
-    for action in (pattern, names):
-        completed(action, lambda *_: _names())
-    listing.set_defaults(command=_list)
-    building.set_defaults(command=_build, goes_on=True)
+@click.group(cls=CommandGroup)
+def command() -> None:
+    """Which models are embedded, and what was each made from?
+
+    example: provlab zoo list 'oak*'
+    """
 
 
-def _names() -> list[str]:
-    return scheme.names()
-
-
-def _list(arguments: argparse.Namespace) -> int:
-    from provlab.cli.screen import show
-    from provlab.report.views import Table
-
-    edition = arguments.edition or zoo.default_edition()
+@command.command("list")
+@click.argument(
+    "pattern",
+    required=False,
+    type=NAME,
+    help="names such as oak-*, or a group, in a line each (default: the groups, with their names)",
+)
+@EDITION
+def listed(pattern: str | None, edition: str | None) -> None:
+    """List names, parents, and what is built."""
+    edition = edition or zoo.default_edition()
     recipes, made = zoo.families(edition), zoo.status(edition)
+    show(_groups(edition, recipes, made) if pattern is None else _models(pattern, edition, recipes, made))
+
+
+def _models(pattern: str, edition: str, recipes: Mapping[str, Recipe], made: Mapping[str, Any]) -> Card:
+    """Models of a pattern in a line each."""
     suffix = "" if edition == "default" else f"@{edition}"
-    if arguments.pattern is None:
-        show(_groups(edition, recipes, made))
-        return 0
-    named = arguments.pattern.removeprefix("zoo:")
+    named = pattern.removeprefix("zoo:")
     names = fnmatch.filter(recipes, named) or [name for name, recipe in recipes.items() if recipe.collection == named]
     if not names:
         hint = nearest(named, [*recipes, *{recipe.collection for recipe in recipes.values()}])
-        pattern = arguments.pattern or "''"
-        raise InputError(f"no zoo model is called {pattern}{hint or '; provlab zoo list names all'}")
+        raise InputError(f"no zoo model is called {pattern or repr('')}{hint or '; provlab zoo list names all'}")
     built = sum(made[name] is not None for name in names)
-    such = "" if len(names) == len(made) else f" that match {arguments.pattern}"
+    such = "" if len(names) == len(made) else f" that match {pattern}"
     rows = [
         (
             f"zoo:{name}{suffix}",
@@ -68,16 +65,14 @@ def _list(arguments: argparse.Namespace) -> int:
         )
         for name, recipe in ((name, recipes[name]) for name in names)
     ]
-    table = Table(("model", "parent", "kind", "group", "steps", "built"), rows, right=(4,))
-    answer = f"{built} of {len(names)} models{such} of the edition {edition} are built"
-    show(Card(f"{answer}.", body=[table]))
-    return 0
+    return Card(
+        f"{built} of {len(names)} models{such} of the edition {edition} are built.",
+        body=[Table(("model", "parent", "kind", "group", "steps", "built"), rows, right=(4,))],
+    )
 
 
 def _groups(edition: str, recipes: Mapping[str, Recipe], made: Mapping[str, Any]) -> Card:
     """Groups of the zoo in a line each."""
-    from provlab.report.views import Table
-
     groups: dict[str, list[str]] = {}
     for name, recipe in recipes.items():
         groups.setdefault(recipe.collection, []).append(name)
@@ -99,10 +94,12 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join(names[:n]) + ", ..." * (n < len(names))
 
 
-def _build(arguments: argparse.Namespace) -> int:
-    edition = arguments.edition or zoo.default_edition()
-    jobs = {} if arguments.jobs is None else {"jobs": arguments.jobs}
-    built = zoo.build(arguments.names or None, edition=edition, **jobs)
-    for name, path in built.items():
+@command.command(cls=Command, goes_on=True)
+@click.argument("names", nargs=-1, type=NAME, help="models to build, with their ancestors (default: all)")
+@click.option("--jobs", type=int, metavar="N", help="processes, one core each (default: all cores)")
+@EDITION
+def build(names: tuple[str, ...], jobs: int | None, edition: str | None) -> None:
+    """Train the models that are not built yet."""
+    settings = options.without_defaults({"edition": edition or zoo.default_edition(), "jobs": jobs})
+    for name, path in zoo.build(list(names) or None, **settings).items():
         print(f"{name}: {path}")
-    return 0

@@ -59,9 +59,9 @@ class OpenedModels:
 class ResultCache:
     """Finished results of one statistic, under a hash of all that their numbers depend on; none without a store.
 
-    A key is the hash of the statistic, the code behind it and what it reads of the options, of what fields a result has,
-    of both digests (with those of the tokenizers where it reads text), and of the place. A statistic that no file holds
-    counts by its version.
+    A key is the hash of the statistic, the code behind it and what it reads of the options, of what fields a result
+    has, of both digests (with those of the tokenizers where it reads text), and of the place. A statistic that no file
+    holds counts by its version.
     """
 
     store: Store | None

@@ -12,11 +12,13 @@ of a pair alike, as it does hidden units, where they were drawn at random; so ph
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from provlab.errors import InputError, nearest, one_line
 from provlab.models.architectures import sees
-from provlab.models.roles import Tensors
+
+if TYPE_CHECKING:
+    from provlab.models.roles import Tensors
 
 LANGUAGE, EMBEDDING, ADAPTER = "language", "embedding", "adapter"
 #: part -> what the path of its blocks has in it, and what it lacks
@@ -61,7 +63,7 @@ def split(source: str | Path) -> tuple[str, Part | None]:
     return match["source"], Part(name, prefix)
 
 
-def placed(checkpoint: Tensors, part: Part) -> Part:
+def placed(checkpoint: "Tensors", part: Part) -> Part:
     """Return the part with the prefix of its tensors; of the language part and an embedding it stays empty.
 
     Raises
@@ -119,7 +121,7 @@ def in_blocks(names: Collection[str]) -> Iterator[tuple[str, int, str]]:
             yield path, int(number), within
 
 
-def language(checkpoint: Tensors) -> bool:
+def language(checkpoint: "Tensors") -> bool:
     """Whether what is read is the language part of a model that does more."""
     part: Part | None = getattr(checkpoint, "piece", None)
     return sees(checkpoint.config) and (part is None or part.name == LANGUAGE)

@@ -19,8 +19,8 @@ from provlab.studying import expand
 def study_plan(
     models: Sequence[str],
     *,
-    statistics: Sequence[str] | None,
-    blocks: Sequence[int] | None,
+    statistics: Sequence[str] | None = None,
+    blocks: Sequence[int] | None = None,
     memory: str | None,
     workers: int,
     allow_pickle: bool,

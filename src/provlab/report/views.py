@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provlab.engine.table import PairRecord
 from provlab.models import part
 from provlab.models.checkpoint import Checkpoint
 from provlab.models.language import language_part
 from provlab.report.card import Card
-from provlab.statistics.results import Outcome
 
 if TYPE_CHECKING:
+    from provlab.engine.table import PairRecord
     from provlab.plots import Figure
+    from provlab.statistics.results import Outcome
 
 _STYLE = (
     "body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}"
@@ -187,7 +187,7 @@ def _shown(part: Part) -> str:
     return part.html()
 
 
-def numbers(outcome: Outcome | None) -> dict[str, float]:
+def numbers(outcome: "Outcome | None") -> dict[str, float]:
     """Numbers of one statistic on one pair, NaN where there is none.
 
     Keys: value, log10_p, floor; paper_log10_p, the paper's own form of the p-value; and agree, the share of hidden
@@ -202,13 +202,13 @@ def numbers(outcome: Outcome | None) -> dict[str, float]:
     return {name: np.nan if number is None else float(number) for name, number in values.items()}
 
 
-def _agree(outcome: Outcome) -> float | None:
+def _agree(outcome: "Outcome") -> float | None:
     matched = [block.detail for block in outcome.blocks if block.detail.agree is not None]
     n = sum(detail.n or 0 for detail in matched)
     return sum(detail.agree or 0 for detail in matched) / n if n else None  # every block may have been left out
 
 
-def record_json(record: PairRecord) -> dict[str, Any]:
+def record_json(record: "PairRecord") -> dict[str, Any]:
     """One statistic on one pair, with its blocks or the reason why there are none."""
     if record.outcome is None:
         return {**dict.fromkeys(numbers(None)), "blocks": [], "error": record.error}

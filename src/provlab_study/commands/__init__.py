@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from provlab import provenance
-from provlab.cli.arguments import check_open
+from provlab.cli.delivery import check_open
 from provlab.errors import ParameterError
 
 

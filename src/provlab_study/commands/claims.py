@@ -1,36 +1,35 @@
 """``provlab claims``: the scoreboard, as the pages of a run judged the papers' claims."""
 
-import argparse
 from pathlib import Path
 
+import rich_click as click
+
 from provlab import provenance
-from provlab.cli import arguments as common
+from provlab.cli import delivery
+from provlab.cli.command import Command
 from provlab.errors import InputError
 from provlab_study.commands import check_checkout
 from provlab_study.publishing.results import Results
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Say what the command takes."""
-    parser.add_argument("--json", metavar="FILE", help="write a list of claims as JSON; - is standard output")
-    parser.add_argument(
-        "--results", metavar="FOLDER", help="folder of results (default: that of the last reproduction)"
-    )
-    parser.add_argument("-v", "--verbose", action="store_true", help="print all that is known of each claim")
-    parser.set_defaults(command=_claims)
+@click.command(cls=Command)
+@delivery.JSON
+@click.option("--results", type=Path, metavar="FOLDER", help="of a profile (default: that of the last reproduction)")
+@delivery.VERBOSE
+def command(*, json: str | None, results: Path | None, verbose: bool) -> int:
+    """Which claims of the papers hold, by the records of the last reproduction?
 
-
-def _claims(arguments: argparse.Namespace) -> int:
+    example: provlab claims -v
+    """
     from provlab_study.publishing import claims
 
-    common.check_json(arguments.json)
-    if not arguments.results:
+    if results is None:
         check_checkout()
-    if arguments.results and not Path(arguments.results).is_dir():
-        raise InputError(f"--results {arguments.results} is no folder of results; give that of a profile")
-    store = Results(Path(arguments.results)) if arguments.results else Results(provenance.results_root()).current()
+    elif not results.is_dir():
+        raise InputError(f"--results {results} is no folder of results; give that of a profile")
+    store = Results(results) if results else Results(provenance.results_root()).current()
     rows = claims.evaluate(store)
-    common.deliver(arguments.json, lambda: rows, lambda: claims.as_text(rows, verbose=arguments.verbose))
-    if arguments.json != "-" and next(store.experiments(), None) is None:
+    delivery.deliver(json, lambda: rows, claims.as_text(rows, verbose=verbose))
+    if json != "-" and next(store.experiments(), None) is None:
         print("\nNo reproduction left records here: make reproduce (PROFILE=smoke is quicker).")
     return 0

@@ -1,6 +1,5 @@
 """``provlab reproduce``: run the notebooks of a plan."""
 
-import argparse
 import os
 import signal
 import subprocess
@@ -11,8 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import rich_click as click
+
 from provlab import provenance
-from provlab.cli import arguments as common
+from provlab.cli.command import Command
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout, check_results
 from provlab_study.publishing.results import Results
@@ -20,26 +21,25 @@ from provlab_study.publishing.results import Results
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
 
 
-def add(parser: common.Parser) -> None:
-    """Say what the command takes."""
-    parser.offer_example("provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)")
-    parser.add_argument("plan", help="a YAML file, see notebooks/profiles/")
-    parser.add_argument("-o", "--output", required=True, metavar="FOLDER", help="where executed notebooks go")
-    parser.add_argument("--force", action="store_true", help="run all of them again")
-    parser.add_argument(
-        "--between", metavar="COMMAND", help="what the shell is to run after each stage, beside the next"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask before models are fetched")
-    parser.set_defaults(command=_reproduce, goes_on=True)
+@click.command(cls=Command, goes_on=True)
+@click.argument("path", metavar="PLAN", type=Path, help="a YAML file, see notebooks/profiles/")
+@click.option("-o", "--output", required=True, type=Path, metavar="FOLDER", help="where executed notebooks go")
+@click.option("--force", is_flag=True, help="run all of them again")
+@click.option(
+    "--between", metavar="COMMAND", help="what the shell is to run after each stage, while the next one is computed"
+)
+@click.option("--yes", is_flag=True, help="do not ask before models are fetched")
+def command(path: Path, *, output: Path, force: bool, between: str | None, yes: bool) -> int:
+    """Are the papers' claims so? All notebooks of a plan; the ones that are up to date are skipped.
 
-
-def _reproduce(arguments: argparse.Namespace) -> int:
+    example: provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)
+    """
     from provlab_study.publishing import plan as plans
 
     check_checkout()
-    plan = plans.Plan.read(Path(arguments.plan))
-    check_results(Path(arguments.output))
-    consent = "yes" if arguments.yes else os.environ.get(CONSENT, "")
+    plan = plans.Plan.read(path)
+    check_results(output)
+    consent = "yes" if yes else os.environ.get(CONSENT, "")
     if consent not in ("", "yes", "no"):
         raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
     if plan.fetches and consent != "yes":
@@ -59,8 +59,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             for model, why in chapter.obtain(fetch=True).items():
                 print(f"{name}: {model} is not shown: {why}")
     say = partial(print, flush=True)
-    with _beside(arguments.between) if arguments.between else nullcontext() as between:
-        ran = plans.run_plan(plan, Path(arguments.output), force=arguments.force, say=say, between=between)
+    with _beside(between) if between else nullcontext() as start:
+        ran = plans.run_plan(plan, output, force=force, say=say, between=start)
     Results(provenance.results_root()).mark_current(plan.profile)
     print(
         f"{ran} of {len(plan.experiments)} notebooks ran"

@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from provlab import schema
+from provlab import provenance, schema
 from provlab.errors import ParameterError, one_line
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
@@ -57,6 +57,28 @@ class Parameter:
     help: str
 
 
+def find_notebook(name: str) -> Path:
+    """Path of a notebook given by path or by name; names are looked up in the project's ``notebooks`` folder.
+
+    Raises
+    ------
+    ParameterError
+        If there is none; the message lists those that there are.
+    """
+    folder = provenance.project_root() / "notebooks"
+    known = sorted(path.stem for path in folder.glob("*.ipynb"))
+    path = Path(name)
+    if path.suffix == ".ipynb":
+        if path.is_file():
+            return path
+        hint = meant(path.stem, known) or "; give a path that exists, or a name in notebooks/"
+        raise ParameterError(f"there is no notebook {name}{hint}")
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise ParameterError(f"there is no notebook {name!r}{meant(name, known)} in {folder}; there are: {listed}")
+    return folder / f"{name}.ipynb"
+
+
 def parameters_of(path: Path) -> dict[str, Parameter]:
     """Parameters that a notebook declares, by name, in their order.
 
@@ -85,15 +107,26 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
 
 
 def _source(path: Path) -> str:
-    """Return what the parameters cell holds, "" where a notebook has none.
+    """Return what the parameters cell holds, "" where a notebook has none."""
+    sources = [source for source, tags in cells_of(path) if "parameters" in tags]
+    return sources[0] if sources else ""
+
+
+def cells_of(path: Path) -> list[tuple[str, list[str]]]:
+    """Return the text of each cell of a notebook, with its tags.
 
     Read as JSON: each kernel asks for its notebook's parameters, and `nbformat` takes a second to import.
+
+    Raises
+    ------
+    ParameterError
+        If the file is no notebook.
     """
     try:
         notebook = json.loads(path.read_text(encoding="utf-8"))
         cells, *_ = (notebook[key] for key in ("cells", "metadata", "nbformat", "nbformat_minor"))  # each has all four
-        sources = [cell["source"] for cell in cells if "parameters" in [*cell["metadata"].get("tags", [])]]
-        return "".join(sources[0]) if sources else ""  # one text, or its lines
+        # the text of a cell is one text, or its lines
+        return [("".join(cell["source"]), [*cell["metadata"].get("tags", [])]) for cell in cells]
     except KeyError as error:
         raise ParameterError(f"{path} is no notebook that can be read (it lacks {error}); restore it") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

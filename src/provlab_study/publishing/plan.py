@@ -26,12 +26,11 @@ from provlab.files import digest
 from provlab.processes import stoppable, work_for_parent
 from provlab.zoo.recipes import Recipe, collection
 from provlab_study.publishing.experiment import checked_profile, is_stored
-from provlab_study.publishing.parameters import checked
+from provlab_study.publishing.parameters import checked, find_notebook
 from provlab_study.publishing.runner import (
     CHAPTERS,
     FINISHES,
     code_of,
-    find_notebook,
     run,
     stamp,
     stamp_of,

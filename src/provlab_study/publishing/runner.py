@@ -29,7 +29,7 @@ from provlab.files import atomic_file, digest
 from provlab.processes import LARGE_PAGES, starting_with
 from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
-from provlab_study.publishing.parameters import checked, meant
+from provlab_study.publishing.parameters import checked
 from provlab_study.publishing.reach import reached
 
 CHAPTERS = Path(str(resources.files("provlab_study")))
@@ -38,28 +38,6 @@ FINISHES = "run.finish()"  # the call with which an experiment leaves its record
 _BROKEN = (nbformat.ValidationError, nbformat.reader.NotJSONError)
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, *_BROKEN)
 SOCKET_PATH = 90  # bytes of the path of a socket, of which a system takes a hundred or so
-
-
-def find_notebook(name: str) -> Path:
-    """Path of a notebook given by path or by name; names are looked up in the project's ``notebooks`` folder.
-
-    Raises
-    ------
-    ParameterError
-        If there is none; the message lists those that there are.
-    """
-    path = Path(name)
-    if path.suffix == ".ipynb":
-        if path.is_file():
-            return path
-        raise ParameterError(f"there is no notebook {name}; give a path that exists, or a name in notebooks/")
-    folder = provenance.project_root() / "notebooks"
-    path = folder / f"{name}.ipynb"
-    if not path.is_file():
-        known = sorted(path.stem for path in folder.glob("*.ipynb"))
-        listed = ", ".join(known) or "none"
-        raise ParameterError(f"there is no notebook {name!r}{meant(name, known)} in {folder}; there are: {listed}")
-    return path
 
 
 def readable(path: Path) -> nbformat.NotebookNode:

@@ -11,25 +11,26 @@ from small_notebooks import write
 
 from provlab.errors import ParameterError, ProvlabError
 from provlab_study.publishing import runner
+from provlab_study.publishing.parameters import find_notebook
 
 
 def test_a_notebook_is_found_by_name_and_by_path(project, monkeypatch):
     tree = project / "notebooks" / "tree.ipynb"
-    assert runner.find_notebook("tree") == tree
-    assert runner.find_notebook("notebooks/tree.ipynb").samefile(tree)
+    assert find_notebook("tree") == tree
+    assert find_notebook("notebooks/tree.ipynb").samefile(tree)
     monkeypatch.chdir(project / "notebooks")  # from inside the project, too
-    assert runner.find_notebook("tree") == tree
+    assert find_notebook("tree") == tree
     with pytest.raises(ParameterError, match=r"'three' \(did you mean tree\?\) in .*; there are: board, tree"):
-        runner.find_notebook("three")
+        find_notebook("three")
     with pytest.raises(ParameterError, match=r"no notebook other/tree.ipynb; give a path that exists, or a name"):
-        runner.find_notebook("other/tree.ipynb")
+        find_notebook("other/tree.ipynb")
 
 
 # Stamps --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_stamp_changes_with_what_a_page_is_made_from(project, monkeypatch):
-    path = runner.find_notebook("tree")
+    path = find_notebook("tree")
     first = runner.stamp(path, {"seed": 1})
     stamps = {
         "parameters": runner.stamp(path, {"seed": 2}),
@@ -54,7 +55,7 @@ def test_the_stamp_changes_with_what_a_page_is_made_from(project, monkeypatch):
 
 
 def test_the_stamp_does_not_change_with_anything_else(project):
-    path = runner.find_notebook("tree")
+    path = find_notebook("tree")
     first = runner.stamp(path, {"seed": 1, "scale": 2.0})
     notebook = nbformat.read(path, as_version=4)
     notebook.cells[1]["execution_count"] = 7
@@ -86,10 +87,10 @@ def test_an_experiment_depends_on_its_own_chapter_and_what_shows_claims_on_all(p
 def test_a_real_run_makes_a_page_with_its_stamp(project):
     write(project / "notebooks" / "tree.ipynb", "import os\nprint(seed, models, os.getcwd())")
     output = project / "book" / "tree.ipynb"
-    runner.run(runner.find_notebook("tree"), {"seed": 5, "models": ["x"]}, output, progress=False)
+    runner.run(find_notebook("tree"), {"seed": 5, "models": ["x"]}, output, progress=False)
     page = nbformat.read(output, as_version=4)
     assert page.cells[-1].outputs[0].text == f"5 ['x'] {project}\n"
-    assert runner.stamp_of(output) == runner.stamp(runner.find_notebook("tree"), {"seed": 5, "models": ["x"]})
+    assert runner.stamp_of(output) == runner.stamp(find_notebook("tree"), {"seed": 5, "models": ["x"]})
     assert [path.name for path in output.parent.iterdir()] == ["tree.ipynb"]
 
 
@@ -170,7 +171,7 @@ def test_kernels_that_run_together_share_no_address(project):
 
 
 def test_nothing_runs_before_everything_is_checked(project, executed):
-    path, output = runner.find_notebook("tree"), project / "book" / "tree.ipynb"
+    path, output = find_notebook("tree"), project / "book" / "tree.ipynb"
     for settings in ({"sede": 1}, {"seed": "one"}):
         with pytest.raises(ParameterError):
             runner.run(path, settings, output)
@@ -189,5 +190,5 @@ def test_a_failed_notebook_of_before_is_swept_away(project, executed):
     output = project / "book" / "tree.ipynb"
     output.parent.mkdir()
     (project / "book" / "tree.failed.ipynb").touch()
-    runner.run(runner.find_notebook("tree"), {}, output)
+    runner.run(find_notebook("tree"), {}, output)
     assert [path.name for path in output.parent.iterdir()] == ["tree.ipynb"]

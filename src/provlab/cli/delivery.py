@@ -1,0 +1,133 @@
+"""Where an answer goes: the terminal, a file, a folder that others recompute. A closed one is refused first."""
+
+import json as as_json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import rich_click as click
+
+from provlab import plugins, provenance
+from provlab.errors import InputError
+from provlab.files import atomic_file, cache_dir, closed_above
+
+if TYPE_CHECKING:
+    from provlab.report.card import Card
+    from provlab.report.views import Report
+
+
+class OutputFile(click.ParamType):
+    """A file that can be written; ``-`` is standard output."""
+
+    name = "FILE"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        path = Path(value)
+        if value == "-":
+            return value
+        if not path.parent.is_dir():
+            self.fail(f"{path.parent} is no folder, so {path.name} cannot be written there; make it first", param, ctx)
+        if path.is_dir():
+            self.fail(f"{path} is a folder; give a file name, or - for standard output", param, ctx)
+        check_open(path)
+        return value
+
+
+class OutputFolder(click.ParamType):
+    """A folder that can be written, which may have to be `new`."""
+
+    name = "FOLDER"
+
+    def __init__(self, *, new: bool = False) -> None:
+        self.new = new
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name."""
+        if self.new and Path(value).exists():
+            self.fail(f"{value} exists; name a new folder", param, ctx)
+        if Path(value).is_file():
+            self.fail(f"{value} is a file; give a folder", param, ctx)
+        check_open(Path(value))
+        return value
+
+
+VERBOSE = click.option("-v", "--verbose", is_flag=True, help="print all of the result, with assumptions")
+JSON = click.option("--json", type=OutputFile(), help="write everything as JSON; - is standard output")
+RESULTS = click.option(
+    "--results",
+    type=OutputFolder(),
+    help="folder of finished work, from which the command goes on after a stop (default: below _results/ of a "
+    "checkout, else in the cache)",
+)
+
+
+def report(command: Any) -> Any:
+    """Let a command write a folder that ``provlab verify`` recomputes, where that is installed."""
+    if "verify" not in plugins.named(plugins.COMMANDS):
+        return command
+    what = "write a folder that provlab verify recomputes: page, JSON, in-toto statement, CycloneDX pedigree"
+    return click.option("-o", "--report", type=OutputFolder(new=True), help=what)(command)
+
+
+def check_open(path: Path, elsewhere: str = "name a place of your own") -> None:
+    """Refuse a place in which this user may not write, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If it is closed; `elsewhere` is what the message ends with.
+    """
+    if closed := closed_above(path):
+        raise InputError(f"this user may not write in {closed}; {elsewhere}")
+
+
+def store_root(named: str | None) -> Path:
+    """Folder of finished units of work: as named, else below a project's results, else in the cache.
+
+    Raises
+    ------
+    InputError
+        If this user may not write in the folder that PROVLAB_RESULTS names.
+    """
+    if named:
+        return Path(named)
+    results = provenance.results_root()
+    if "PROVLAB_RESULTS" in os.environ:
+        check_open(results)
+        return results / "own"
+    # a checkout in which this user may not write is read as any other folder is
+    inside = (provenance.project_root() / "notebooks").is_dir() and not closed_above(results / "own")
+    return (results if inside else cache_dir()) / "own"
+
+
+def seconds_between_bars() -> float:
+    """Return how often a terminal is shown how far the work is, and a file into which stderr goes."""
+    return 1.0 if sys.stderr.isatty() else 60.0
+
+
+def write_report(folder: str | None, question: str, settings: Mapping[str, Any], result: Any) -> None:
+    """Write a result, with the settings that it was asked with, as a folder where that was asked."""
+    if folder is not None:
+        plugins.named(plugins.COMMANDS)["verify"].load().write(Path(folder), question, settings, result)
+
+
+def deliver(
+    json: str | None, content: Callable[[], Any], shown: "str | Report | Card", *, verbose: bool = False
+) -> None:
+    """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
+    if json:
+        written = as_json.dumps(content(), indent=1, allow_nan=False) + "\n"
+        if json == "-":
+            sys.stdout.write(written)
+            return
+        with atomic_file(Path(json)) as temporary:
+            temporary.write_text(written, encoding="utf-8")
+    if isinstance(shown, str):
+        print(shown)
+        return
+    from provlab.cli.screen import show  # numpy, which the help of a command waits for otherwise
+
+    show(shown, verbose=verbose)
