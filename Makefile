@@ -132,7 +132,7 @@ unit: env ## pytest
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 sweep: env ## every class of the table made, compared and reordered, also the rarer ones that 'make unit' only reads
-	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m "" tests/models/test_families.py
+	@$(BIN)/python -m pytest $(PYTEST_ARGS) -m "" tests/reading/test_families.py
 
 bench: env ## the benchmarks, each printing its table
 	@for script in benchmarks/*.py; do [ -e "$$script" ] || { echo "no benchmarks yet"; break; }; \

@@ -25,7 +25,7 @@ from transformers.utils import logging
 
 from provlab import zoo
 from provlab.inference.matching import match_shuffled, unit_rows
-from provlab.models import room
+from provlab.running import room
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch

@@ -30,11 +30,11 @@ from provlab import statistics
 from provlab.errors import InputError, ProvlabError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
-from provlab.models.activations import mlp_activations, random_tokens
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.counting import counting
 from provlab.planning import shapes
 from provlab.plots.numbers import format_duration as duration
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.counting import counting
+from provlab.running.activations import mlp_activations, random_tokens
 from provlab.statistics.base import Features, Statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

@@ -33,9 +33,9 @@ from synthetic import noisy_copy, synthesise
 from vocabulary import cost, tokenizer_of
 
 from provlab import plugins
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning import shapes
 from provlab.provenance import processor
+from provlab.reading.checkpoint import Checkpoint
 
 RESULTS = Path(__file__).parents[1] / "src/provlab_study/how_it_scales/goals.csv"
 COLUMNS = (

@@ -52,9 +52,9 @@ from provlab.modeldiff.generation import write
 from provlab.modeldiff.moves import WRITING, Mixture, Move, SingleSite
 from provlab.modeldiff.representative import Direction
 from provlab.modeldiff.sampler import replica_exchange
-from provlab.models import anatomy
 from provlab.planning import diff
 from provlab.planning.skeleton import Skeleton
+from provlab.reading import anatomy
 from provlab.statistics.model import Model
 from provlab_study.toy_modulo30.moves import SumPreserving
 from provlab_study.toy_modulo30.prefix_tree import subtree_nll

@@ -20,9 +20,9 @@ from cost import measure
 from provlab import statistics as registry
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.timing import timing
-from provlab.models.counting import counting
 from provlab.planning import shapes
 from provlab.planning.study import estimate
+from provlab.reading.counting import counting
 from provlab.statistics.options import Options
 
 NOISE = 0.5  # CPU seconds below which a ratio says nothing

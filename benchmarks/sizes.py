@@ -28,17 +28,17 @@ from safetensors.numpy import save_file
 from provlab import provenance, studying
 from provlab.attest import fingerprint, kin
 from provlab.errors import NotComparableError, NoUnitsError
+from provlab.further.phi_anchor import BlockUnits
 from provlab.inference import pvalues
-from provlab.models import anatomy
-from provlab.models.canonical import SEEN, applied, merged, shares
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy
+from provlab.reading.canonical import SEEN, applied, merged, shares
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.decide import ORDER, REJECTED, Test, decide
 from provlab.report.family import LEVEL
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
 from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
-from provlab.statistics.phi_anchor import BlockUnits
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp

@@ -31,10 +31,10 @@ from transformers.models.auto import modeling_auto
 
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import ProvlabError, one_line
-from provlab.models import anatomy as anatomy_module
-from provlab.models.architectures import classes
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.symmetry import Permutation, write
+from provlab.reading import anatomy as anatomy_module
+from provlab.reading.architectures import classes
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.symmetry import Permutation, write
 from provlab.statistics.options import Options
 
 KINDS = {

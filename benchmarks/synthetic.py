@@ -30,15 +30,15 @@ from tqdm import tqdm
 
 from provlab.errors import InputError, ProvlabError
 from provlab.files import atomic_folder, write_json
-from provlab.models import anatomy as anatomy_module
-from provlab.models.architectures import axis_sizes
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.formats.container import TensorInfo
-from provlab.models.formats.writing import write_safetensors
-from provlab.models.symmetry import Permutation
-from provlab.models.weights import CONFIG
 from provlab.planning.shapes import STANDARD_DEVIATION, shape, truncated
 from provlab.planning.skeleton import Skeleton
+from provlab.reading import anatomy as anatomy_module
+from provlab.reading.architectures import axis_sizes
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.files.container import TensorInfo
+from provlab.reading.files.writing import write_safetensors
+from provlab.reading.symmetry import Permutation
+from provlab.reading.weights import CONFIG
 
 _SHARD = 4 * 10**9  # bytes of a file, about those of published checkpoints
 _SLAB = 2**22  # values drawn at a time
@@ -140,7 +140,7 @@ class Kept:
 
     @property
     def orders(self) -> dict[tuple[str, int | None], NDArray[np.int64]]:
-        """Indices kept along each axis, in the parent's blocks, as `provlab.models.symmetry.Permutation` takes it."""
+        """Indices kept along each axis, in the parent's blocks, as `provlab.reading.symmetry.Permutation` takes it."""
         units = {("mlp", block): units for block, units in zip(self.blocks, self.units, strict=True)}
         return units | {(axis, None): indices for axis, indices in self.axes.items()}
 

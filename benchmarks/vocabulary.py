@@ -37,15 +37,15 @@ import transformers
 from synthetic import noisy_copy, synthesise
 
 from provlab import plugins
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning import shapes
+from provlab.reading.checkpoint import Checkpoint
 
 RESULTS = Path(__file__).parents[1] / "src/provlab_study/how_it_scales/vocabulary.csv"
 COLUMNS = ("work", "shape", "vocabulary", "cpu", "system", "memory", "status", "commit", "date", "machine")
 SIZES = (512, 32_000, 128_256, 262_144)
 SMALL = "64 wide, 2 blocks"
 PIECES = """import sys
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.text import common, spellings
 common(*(spellings(Checkpoint.open(folder), int(sys.argv[1])) for folder in sys.argv[2:]))"""
 #: by name the words of a command; where the first is "-c", of Python

@@ -21,7 +21,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from provlab import cli
 from provlab.engine.device import _Multiply
 from provlab.files import atomic_folder
-from provlab.models import checkpoint
+from provlab.reading import checkpoint
 from provlab.zoo import corpus
 
 WIDTH, HIDDEN, BLOCKS, VOCABULARY = 24, 48, 3, 300

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from provlab import codehash, plugins, statistics
+from provlab.attacks import disguise
 from provlab.codehash import code_digest, reached
 from provlab.engine.store import Store
 from provlab.engine.table import ResultCache
 from provlab.modeldiff import ladder, moves, nll, sampler
-from provlab.models import architectures, disguise
+from provlab.reading import architectures
 from provlab.statistics import phi_u
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
@@ -188,8 +189,8 @@ def test_no_report_or_picture_or_command_is_reached_by_a_statistic():
         rooms = {module.split(".")[1] for module in modules}
         assert rooms <= {"arrays", "files", "inference", "models", "statistics"}
         assert {point.module for point in plugins.named(plugins.CONTAINERS).values()} < modules.keys()
-        assert "provlab.models.formats.safetensors" in modules  # named in a string
-        assert not {"provlab.errors", "provlab.models.hub"} & modules.keys()
+        assert "provlab.reading.files.safetensors" in modules  # named in a string
+        assert not {"provlab.errors", "provlab.reading.hub"} & modules.keys()
         assert len(modules) > 40
 
 

@@ -9,7 +9,7 @@ from threading import Barrier, get_ident, main_thread
 import pytest
 
 from provlab.machine import Beside, side_by_side
-from provlab.models.counting import count_bytes, counting
+from provlab.reading.counting import count_bytes, counting
 
 
 def test_what_a_thread_returns_raises_and_counts_comes_to_who_asks():

@@ -8,10 +8,10 @@ import pytest
 
 import provlab
 from provlab import policy
+from provlab.attacks.disguise import disguise
 from provlab.engine.pairs import open_models
 from provlab.engine.store import Store
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.decide import IDENTICAL, NOT_REJECTED, REJECTED, SAME
 from provlab.statistics.results import Outcome
 

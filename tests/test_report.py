@@ -16,7 +16,7 @@ import provlab
 from provlab.engine.pairs import PairRecord
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.family import LEVEL
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport

@@ -11,11 +11,11 @@ from provlab.lazy import lazily
 
 if TYPE_CHECKING:
     from provlab.api import compare
-    from provlab.diffing import diff
     from provlab.errors import ProvlabError
-    from provlab.growing import tree
+    from provlab.forest.door import tree
+    from provlab.modeldiff.door import diff
+    from provlab.modeldiff.report import Difference
     from provlab.report.comparison import Comparison
-    from provlab.report.difference import Difference
     from provlab.report.study_report import StudyReport
     from provlab.studying import study
 
@@ -25,12 +25,12 @@ __all__ = ["Comparison", "Difference", "ProvlabError", "StudyReport", "compare",
 HOMES = {
     "compare": "provlab.api",
     "study": "provlab.studying",
-    "tree": "provlab.growing",
-    "diff": "provlab.diffing",
+    "tree": "provlab.forest.door",
+    "diff": "provlab.modeldiff.door",
     "ProvlabError": "provlab.errors",
     "Comparison": "provlab.report.comparison",
     "StudyReport": "provlab.report.study_report",
-    "Difference": "provlab.report.difference",
+    "Difference": "provlab.modeldiff.report",
 }
 _find = lazily(__name__, HOMES)
 

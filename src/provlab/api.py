@@ -10,7 +10,7 @@ from provlab.engine.pairs import open_models
 from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
-from provlab.models.checkpoint import Checkpoint, identical
+from provlab.reading.checkpoint import Checkpoint, identical
 from provlab.report.comparison import Comparison
 from provlab.report.family import check_primary
 from provlab.report.views import describe

@@ -75,7 +75,7 @@ class InvalidWeightsError(CheckpointError):
 
 
 class UnknownArchitectureError(ProvlabError):
-    """The config names an architecture that `provlab.models.anatomy` does not describe."""
+    """The config names an architecture that `provlab.reading.anatomy` does not describe."""
 
     longest = 2000  # it lists all that are
 

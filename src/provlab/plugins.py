@@ -6,7 +6,7 @@
   not have before any work is done for others; ``prepare(names)``, which makes what is missing together;
   ``parent(name) -> (source or None, label)``, or None where that is unknown; and ``text() -> str``, prose that none of
   its models was trained on. A function alone locates.
-- `CONTAINERS`: kinds of files of weights, each a `provlab.models.formats.container.Format`, named by the files' ending.
+- `CONTAINERS`: kinds of files of weights, each a `provlab.reading.files.container.Format`, named by the files' ending.
 - `FORMATS`: modules that read weights which are not plain, ``codes``, ``adapter`` and ``part`` of a model; `CODES` of
   each are the names of the codes that it reads.
 - `COMMANDS`: modules with ``command``, a command of click.

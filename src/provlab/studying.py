@@ -11,7 +11,7 @@ from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models
 from provlab.engine.store import Store
 from provlab.errors import InputError
-from provlab.models import part
+from provlab.reading import part
 from provlab.report.family import check_primary
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport

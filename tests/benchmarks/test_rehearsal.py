@@ -11,7 +11,7 @@ import yaml
 from hub_server import HubServer, Repo
 
 from provlab.errors import CheckpointError
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 TEXT = (rehearse.ROOT / "notebooks" / "profiles" / "paper.yml").read_text(encoding="utf-8")
 PAPER = yaml.safe_load(TEXT)

@@ -11,7 +11,7 @@ import pytest
 import sizes
 import torch
 
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 UNKNOWN_RULES = [
     case for case in (*sizes.CASES, *sizes.ZOO) if case.removeprefix("zoo-").removeprefix("sorted-") in sizes.UNKNOWN

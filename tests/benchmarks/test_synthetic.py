@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from synthetic import kept, noisy_copy, pruned_copy, synthesise
 
 from provlab.errors import InputError
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning.shapes import shape
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 
 UP = "model.layers.1.mlp.up_proj.weight"
 

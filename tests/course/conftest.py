@@ -7,7 +7,7 @@ import torch
 
 import provlab
 from provlab import studying
-from provlab.models import checkpoint
+from provlab.reading import checkpoint
 
 _KEPT: dict[str, object] = {}  # what studies said: one notebook is graded many times
 

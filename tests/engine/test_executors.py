@@ -25,7 +25,7 @@ from provlab.engine.passes import FeatureCache, ForwardPass
 from provlab.engine.store import Store
 from provlab.engine.workers import completed
 from provlab.errors import InputError, ParameterError, WorkerError
-from provlab.models.counting import counting
+from provlab.reading.counting import counting
 from provlab.statistics.options import Options
 
 FREE = Budget(10**9, False, 0, 1)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 WIDTH, HIDDEN, MODELS = 4096, 256, 12
 STUDY = """
 import json, sys
-from provlab.models.counting import counting
+from provlab.reading.counting import counting
 from provlab.statistics.options import Options
 from provlab.engine import memory
 from provlab.engine.pairs import open_models, run_pairs

@@ -20,9 +20,9 @@ from provlab.engine import pairs
 from provlab.engine.pairs import bar_of, open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
 from provlab.errors import CheckpointError, InputError
-from provlab.models import loading
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.steps import BATCH
+from provlab.reading import loading
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.steps import BATCH
 from provlab.statistics import REGISTRY
 from provlab.statistics.options import Options
 from provlab.statistics.phi_u import PhiU, UpProjections

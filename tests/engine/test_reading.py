@@ -25,12 +25,14 @@ from provlab.engine.pairs import SHARE_HELD, open_models, run_pairs
 from provlab.engine.reference import too_large
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference.matching import unit_rows
-from provlab.models import activations, local, predictions, running, steps
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.counting import Count, add, counting
-from provlab.models.held import Held
-from provlab.models.room import Stack
 from provlab.planning.study import plan, whole_bytes
+from provlab.reading import local, steps
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.counting import Count, add, counting
+from provlab.reading.held import Held
+from provlab.running import activations, predictions
+from provlab.running import forward as running
+from provlab.running.room import Stack
 from provlab.statistics import REGISTRY, get, phi_match
 from provlab.statistics.model import Model, tensor_bytes
 from provlab.statistics.options import Options

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 
 import provlab
-from provlab import growing
 from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
+from provlab.forest import door as growing
 from provlab.forest import estimate, families, grow, measure, merges, root, rows
 
 D = 32

@@ -12,7 +12,7 @@ import tiny_models
 import torch
 from transformers import PreTrainedModel
 
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 # transformers' names of modules -> llama.cpp's
 NAMES = {

@@ -28,11 +28,11 @@ from safetensors.torch import save_file
 from transformers import MambaConfig, MambaForCausalLM
 
 from provlab.errors import ProvlabError
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.local import LocalFiles
-from provlab.models.weights import read_json
 from provlab.planning.skeleton import Skeleton
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.local import LocalFiles
+from provlab.reading.weights import read_json
 
 
 class Late(BaseException):

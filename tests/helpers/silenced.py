@@ -11,10 +11,10 @@ import numpy as np
 import torch
 
 from provlab import zoo
-from provlab.models.activations import mlp_activations
-from provlab.models.attacks.catalogue import CATALOGUE
-from provlab.models.attacks.state import Aim, AttackedModel, Units
-from provlab.models.checkpoint import Checkpoint
+from provlab.attacks.catalogue import CATALOGUE
+from provlab.attacks.state import Aim, AttackedModel, Units
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.activations import mlp_activations
 
 #: what hides order, basis and the rows of unseen tokens, and costs nothing
 USUAL = ("T1", "T2", "T3", "redraw=0.3")

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import ByteLevelBPETokenizer, SentencePieceBPETokenizer
 from transformers import LlamaTokenizerFast
 
-from provlab.models.examples import TINY, build
+from provlab.reading.examples import TINY, build
 
 __all__ = [
     "BLOCKS", "MLP_WIDTH", "TINY", "VOCABULARY", "WIDTH", "as_gpt2s", "as_llamas", "build", "copy", "edit_json",

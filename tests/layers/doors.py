@@ -23,8 +23,8 @@ PAPER = [f"provlab.statistics.{name}" for name in ("phi_u", "phi_h", "phi_l2", "
 DOORS = {
     "compare by phi_u": ["provlab.cli.compare", PAPER[0]],
     "compare, study": ["provlab.cli.compare", "provlab.cli.study", "provlab.statistics.order", *PAPER],
-    "diff": ["provlab.cli.diff"],
-    "tree": ["provlab.cli.tree"],
+    "diff": ["provlab.modeldiff.command"],
+    "tree": ["provlab.forest.command"],
 }
 OF_THE_CORE = ("compare by phi_u", "compare, study")
 _NO_CODE = {

@@ -45,8 +45,8 @@ def test_an_entry_point_whose_module_is_no_leaf_is_named():
     text = (doors.ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert doors.unnamed(text) == []
     point = '[project.entry-points."provlab.containers"]'
-    assert doors.unnamed(text.replace(point, f'{point}\nnpz = "provlab.models.formats.npz:FORMAT"')) == [
-        "provlab.models.formats.npz"
+    assert doors.unnamed(text.replace(point, f'{point}\nnpz = "provlab.reading.files.npz:FORMAT"')) == [
+        "provlab.reading.files.npz"
     ]
 
 

@@ -14,7 +14,7 @@ from provlab.kept import ArrayCache
 from provlab.modeldiff import held_out, pipeline
 from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.representative import Direction, within
-from provlab.models import local
+from provlab.reading import local
 
 VOCABULARY, LENGTH = 4, 5
 

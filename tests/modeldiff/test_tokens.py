@@ -14,7 +14,7 @@ from provlab.modeldiff import pipeline
 from provlab.modeldiff.held_out import pieces as cut
 from provlab.modeldiff.nll import sequence_nll
 from provlab.modeldiff.tokens import opening, shared_tokens
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 
 def shared(*folders):

@@ -392,7 +392,7 @@ def zoo_of_tiny_models(models, new_model, save_model, tmp_path_factory):
 @pytest.fixture
 def stage(zoo_of_tiny_models, text, tmp_path, tiny, monkeypatch):
     """The tiny models under the zoo's names, in an empty folder."""
-    from provlab.models.checkpoint import register_scheme
+    from provlab.reading.checkpoint import register_scheme
 
     register_scheme("zoo", lambda name: Path(zoo_of_tiny_models[name]))
     monkeypatch.setattr("provlab.zoo.held_out_text", lambda domain: text)

@@ -6,10 +6,10 @@ import math
 import pytest
 
 from provlab.errors import CheckpointError, InputError, InvalidWeightsError, UnknownArchitectureError
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 
 
 @pytest.fixture(params=["llama", "llama_tied", "gpt2", "mistral", "qwen3", "gemma2", "olmo2", "phi3", "mixtral"])

@@ -10,14 +10,14 @@ from provlab import statistics, zoo
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.timing import Taken, timing
 from provlab.errors import CheckpointError, InputError
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.counting import counting
 from provlab.planning import study
 from provlab.planning.shapes import shape
 from provlab.planning.sketch import model_of, shapes_of
 from provlab.planning.stand_in import one_block, write_stand_in
 from provlab.planning.study import estimate, plan, summed
 from provlab.planning.trial import Trial, kinds_of, trial
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.counting import counting
 from provlab.statistics import REGISTRY, USUAL
 from provlab.statistics.base import Features, Statistic
 from provlab.statistics.model import Model

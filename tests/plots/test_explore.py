@@ -11,8 +11,8 @@ from matplotlib import image
 from matplotlib.colors import to_rgb
 
 from provlab import plots
+from provlab.modeldiff.marks import densities
 from provlab.plots import explore, style
-from provlab.plots.modeldiff import densities
 from provlab_study.llama_tree.figures import lineage_tree
 from provlab_study.matching_and_pvalues.figures import partners
 

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
 
-from provlab.plots import modeldiff, style
+from provlab.modeldiff import marks as modeldiff
+from provlab.plots import style
 
 SIGHT = {
     "three cones": np.eye(3),

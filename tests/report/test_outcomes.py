@@ -10,11 +10,11 @@ from planted import comparison, record, says
 
 import provlab
 from provlab import statistics
+from provlab.attacks.disguise import disguise
 from provlab.errors import NotComparableError
 from provlab.inference import allowing, power, pvalues
 from provlab.inference.matching import match, unit_rows
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.comparison import Comparison
 from provlab.report.decide import NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
 from provlab.report.family import FamilyOfTests

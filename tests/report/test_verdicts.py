@@ -20,13 +20,13 @@ from planted import record as planted_record
 
 import provlab
 from provlab import statistics
+from provlab.attacks.disguise import disguise
 from provlab.engine.table import PairRecord
 from provlab.errors import CheckpointError
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match
-from provlab.models import local
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
+from provlab.reading import local
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report import findings
 from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
 from provlab.report.findings import LABELS, WORDS

@@ -10,8 +10,8 @@ from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import InputError
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
-from provlab.models.counting import counting
 from provlab.planning.study import plan
+from provlab.reading.counting import counting
 from provlab.statistics import get
 from provlab.statistics.alive import alive
 from provlab.statistics.options import Options

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from provlab.errors import InputError, NotComparableError
-from provlab.models.activations import mlp_activations, random_tokens, sample_positions
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.activations import mlp_activations, random_tokens, sample_positions
 from provlab.statistics import get
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

@@ -19,13 +19,13 @@ from transformers import (
 )
 
 from provlab.api import compare
+from provlab.attacks.catalogue import Step
+from provlab.attacks.disguise import logits
+from provlab.attacks.state import Aim, AttackedModel
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.inference.matching import tie_seed, unit_rows
 from provlab.inference.pvalues import fisher
-from provlab.models.attacks.catalogue import Step
-from provlab.models.attacks.state import Aim, AttackedModel
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import logits
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import experts as of_experts
 from provlab.statistics import get
 from provlab.statistics.options import Options

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from provlab import api
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
+from provlab.attacks.disguise import disguise
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch

@@ -10,12 +10,12 @@ from planted import record
 from scipy import stats
 
 import provlab
+from provlab.attacks.catalogue import Step
+from provlab.attacks.state import Aim, AttackedModel
 from provlab.engine.pairs import _agreed
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
-from provlab.models.attacks.catalogue import Step
-from provlab.models.attacks.state import Aim, AttackedModel
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get, order
 from provlab.statistics.aggregate import aggregated
 from provlab.statistics.options import Options

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from provlab import compare
+from provlab.attacks.disguise import disguise
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.errors import NotComparableError
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get, phi_e
 from provlab.statistics.options import Options
 from provlab.statistics.phi_e import PhiAxes

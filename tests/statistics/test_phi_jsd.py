@@ -7,9 +7,9 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 
 from provlab.arrays import on
-from provlab.models import steps
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.predictions import next_token_log_probs
+from provlab.reading import steps
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.predictions import next_token_log_probs
 from provlab.statistics import phi_jsd
 from provlab.statistics.options import Options
 from provlab.statistics.phi_jsd import NextTokens, PhiJSD, jensen_shannon

@@ -1,6 +1,6 @@
 """phi_l2 compared with a naive PERMTEST that permutes whole models by hand.
 
-Nothing here goes through `provlab.models.symmetry` or inner products: the tensors are read by safetensors, and permuted
+Nothing here goes through `provlab.reading.symmetry` or inner products: the tensors are read by safetensors, and permuted
 axis by axis after Table 4 of the paper (Appendix B), a piece of an axis at a time.
 """
 
@@ -17,9 +17,9 @@ from scipy import stats
 from provlab import studying
 from provlab.arrays import on
 from provlab.errors import MissingRoleError, NotComparableError
-from provlab.models.anatomy import of
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
+from provlab.reading.anatomy import of
 from provlab.statistics import phi_l2
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

@@ -3,11 +3,11 @@
 import pytest
 
 from provlab import api, studying
+from provlab.attacks import exact
+from provlab.attacks.state import AttackedModel
 from provlab.errors import ParameterError
-from provlab.models.attacks import exact
-from provlab.models.attacks.state import AttackedModel
-from provlab.models.checkpoint import Checkpoint
 from provlab.plots import style
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import REGISTRY, USUAL, flaws, get, register
 from provlab.statistics.base import BY_THEOREM, CALIBRATED
 from provlab.statistics.phi_u import PhiU

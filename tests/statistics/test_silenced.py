@@ -21,10 +21,10 @@ from silenced import (
 )
 
 from provlab import api
-from provlab.models import canonical
-from provlab.models.activations import mlp_activations
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.predictions import next_token_log_probs
+from provlab.reading import canonical
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.activations import mlp_activations
+from provlab.running.predictions import next_token_log_probs
 from provlab.statistics import get
 from provlab.statistics.options import Options
 
@@ -81,7 +81,7 @@ def test_two_units_once_hid_all_others(models, text, tmp_path, monkeypatch):
         each = np.square(canonical._lengths(down)) * np.square(act(gate) * up).mean(axis=1)
         return each / each.sum()
 
-    monkeypatch.setattr("provlab.models.activations.shares", inflated)
+    monkeypatch.setattr("provlab.running.activations.shares", inflated)
     copy = disguised(models["base"], tmp_path / "copy", dilute_bias, usual=("T2",))
     outcome = outcomes(models["base"], copy, text, ["phi_match"])[1]["phi_match"]
     assert outcome.log10_p is None  # and yet it is not silent
@@ -205,7 +205,7 @@ def test_no_block_with_units_is_no_p_value(models, text, tmp_path):
 def test_only_the_blocks_that_are_asked_for_are_recorded(models, text, monkeypatch):
     looked = []
     real = canonical.merged
-    monkeypatch.setattr("provlab.models.activations.merged", lambda *a, **k: looked.append(1) or real(*a, **k))
+    monkeypatch.setattr("provlab.running.activations.merged", lambda *a, **k: looked.append(1) or real(*a, **k))
     whole = outcomes(models["base"], models["tuned"], text, ["phi_match", "phi_h"])[1]
     assert len(looked) == 2 * 2 * 3
     looked.clear()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.text import cut, shared_tokens, spellings

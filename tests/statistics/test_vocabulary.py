@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from provlab.attacks.disguise import disguise
 from provlab.engine.pairs import open_models, run_pairs, with_common_vocabulary
 from provlab.engine.store import Store
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get, text
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

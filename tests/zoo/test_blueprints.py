@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 
 from provlab.errors import ZooError
 from provlab.files import sha256_file
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 from provlab.zoo import blueprints, corpus, kinds, language, objectives, train
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from provlab import zoo
 from provlab.errors import ParameterError, ZooError
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.zoo import card, make, worker
 
 build = importlib.import_module("provlab.zoo.build")  # `zoo.build` is the function

@@ -9,9 +9,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from provlab.errors import ZooError
-from provlab.models import anatomy
-from provlab.models.activations import mlp_activations
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.activations import mlp_activations
 from provlab.zoo import prune, reading, recipes
 
 BLOCKS, WIDTH, HIDDEN, HEADS, HEAD = 4, 16, 24, 4, 4

@@ -7,7 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from provlab.errors import ZooError
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.zoo import reading, recipes, striped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InputError, NotComparableError
 from provlab.kept import read_arrays, write_arrays
-from provlab.models.canonical import applied, merged, silu
+from provlab.reading.canonical import applied, merged, silu
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
 from provlab.statistics.model import Model
@@ -155,7 +155,7 @@ def _written(model: Model) -> NDArray[np.float32]:
 
     A gate g with bias b sees inputs of mean m and scale s in each dimension, the bias and weight of the norm before it:
     b + g.m plus normal noise of standard deviation |g s|. So a unit whose gate is shut by its bias writes nothing, and
-    units of one gate are brought together first (`provlab.models.canonical`).
+    units of one gate are brought together first (`provlab.reading.canonical`).
     """
     anatomy, checkpoint = model.anatomy, model.checkpoint
 

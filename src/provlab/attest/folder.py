@@ -18,17 +18,17 @@ from typing import Any
 from provlab import machine, provenance
 from provlab.api import compare
 from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_text, pedigree, predicate, statement
-from provlab.diffing import diff
 from provlab.errors import EvidenceError, one_line
 from provlab.files import atomic_folder
+from provlab.forest.door import tree
 from provlab.forest.result import SCHEMA as TREE
 from provlab.forest.result import Forest
-from provlab.growing import tree
-from provlab.models.checkpoint import Checkpoint, identical
-from provlab.models.part import split
+from provlab.modeldiff.door import diff
+from provlab.modeldiff.report import Difference
+from provlab.reading.checkpoint import Checkpoint, identical
+from provlab.reading.part import split
 from provlab.report import views
 from provlab.report.comparison import Comparison
-from provlab.report.difference import Difference
 
 Answer = Comparison | Forest | Difference
 SCHEMA = "provlab.evidence/1"

@@ -9,9 +9,9 @@ from click.shell_completion import CompletionItem
 
 from provlab import plugins
 from provlab.errors import CheckpointError, ProvlabError, nearest
-from provlab.models.part import NAMES as PARTS
-from provlab.models.part import split
-from provlab.models.sources import unknown
+from provlab.reading.part import NAMES as PARTS
+from provlab.reading.part import split
+from provlab.reading.sources import unknown
 
 #: names that many know a model of the hub by -> its name there
 KNOWN_AS = {

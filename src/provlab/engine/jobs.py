@@ -29,8 +29,8 @@ from provlab.engine.timing import timed
 from provlab.errors import PAIR_FAILURES, CheckpointError, NotComparableError, NoUnitsError, ProvlabError, reason
 from provlab.inference.matching import multiplied_by
 from provlab.machine import Beside
-from provlab.models.counting import Count, counting
-from provlab.models.held import Held, once
+from provlab.reading.counting import Count, counting
+from provlab.reading.held import Held, once
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features
 from provlab.statistics.model import Model

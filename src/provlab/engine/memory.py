@@ -13,8 +13,8 @@ import numpy as np
 import psutil
 
 from provlab.errors import ParameterError
-from provlab.models.anatomy import Anatomy
-from provlab.models.held import make_room
+from provlab.reading.anatomy import Anatomy
+from provlab.reading.held import make_room
 from provlab.statistics.model import Model
 
 #: bytes that Python and the libraries take in a process that has done a little of everything: measured by the tests
@@ -106,7 +106,7 @@ class Allowance:
         """Whether these features may be held while one more side is read, and compared with one of them.
 
         Beside that side there is a copy of it, and what is made of it. Tensors that are held for other statistics give
-        way (`provlab.models.held`).
+        way (`provlab.reading.held`).
         """
         sizes = [nbytes(side) for side in sides]
         needed = sum(sizes) + max(sizes) + max(2 * max(sizes), self.working or 0)

@@ -3,7 +3,7 @@
 A job is (statistic, place), where a place is a block, a pair of blocks, or the whole model. Plan: a `JobTable` for
 each statistic says what is missing in the store, and that becomes jobs, each over all pairs, so that features of a
 block are made once a model and dropped before the next block. Jobs come place by place, and what one statistic read
-of a block is held for the next one where memory allows (`provlab.models.held`); a worker reads for each job. Execute:
+of a block is held for the next one where memory allows (`provlab.reading.held`); a worker reads for each job. Execute:
 here, by processes, or on a cluster. Collect: each result goes into its table, and so to the store, at once; the table
 makes the records. A pair that fails becomes a record with its reason, and the rest goes on.
 """
@@ -28,8 +28,8 @@ from provlab.engine.store import Store
 from provlab.engine.table import JobTable, Missing, OpenedModels, PairRecord, ResultCache, order_of
 from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
-from provlab.models import counting
-from provlab.models.held import holding
+from provlab.reading import counting
+from provlab.reading.held import holding
 from provlab.statistics import get as get_statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

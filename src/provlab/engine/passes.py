@@ -13,9 +13,9 @@ from provlab.engine.memory import Budget, nbytes
 from provlab.engine.reference import Reference, Result, named, too_large
 from provlab.engine.timing import timed
 from provlab.errors import PAIR_FAILURES, NotComparableError, ProvlabError
-from provlab.models.formats.dtypes import itemsize
-from provlab.models.room import load, save
-from provlab.models.steps import SharedRun, runs_by_blocks
+from provlab.reading.files.dtypes import itemsize
+from provlab.reading.steps import SharedRun, runs_by_blocks
+from provlab.running.room import load, save
 from provlab.statistics import get as get_statistic
 from provlab.statistics.base import Features
 from provlab.statistics.model import Model, numel
@@ -23,7 +23,7 @@ from provlab.statistics.options import Options
 
 
 class FeatureCache:
-    """Where passes leave features until their jobs are done: in memory, or in files (`provlab.models.room`).
+    """Where passes leave features until their jobs are done: in memory, or in files (`provlab.running.room`).
 
     Files of a study with a store lie beside it and stay until the study is done: stopped in between, it need not run
     its models again.

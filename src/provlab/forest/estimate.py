@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from provlab.models.anatomy import Anatomy
+from provlab.reading.anatomy import Anatomy
 
 #: weights of differences, second model less first: of ln squares of weights, ln kurtosis, and distance of gains from 1
 SCORE = (14.0, -8.0, 155.0)

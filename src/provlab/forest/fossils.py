@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError, ParameterError
 from provlab.inference import pvalues
-from provlab.models.architectures import described
+from provlab.reading.architectures import described
 from provlab.statistics.model import Model
 
 ROLE = "key_bias"

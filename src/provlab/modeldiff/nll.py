@@ -20,7 +20,7 @@ from provlab.errors import InputError, InvalidWeightsError
 from provlab.kept import Arrays
 from provlab.modeldiff.key_values import with_room
 from provlab.modeldiff.moves import Tokens
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

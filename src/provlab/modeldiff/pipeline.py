@@ -25,7 +25,7 @@ from provlab.modeldiff.nll import SequenceNll, judge, sequence_nll
 from provlab.modeldiff.representative import Direction, Draws, Side, checked_range
 from provlab.modeldiff.sampler import Samples, own_temperature, replica_exchange
 from provlab.modeldiff.tokens import shared_tokens
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 N_CHAINS = 20  # independent groups of draws
 _AT_ONCE = 4096  # sequences judged between two savings

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.tokenizing import usable_template, usable_tokenizer
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.tokenizing import usable_template, usable_tokenizer
 
 _LEAST_SHARED = 0.9  # of the smallest tokenizer's tokens; below, losses would be those of a mutilated language
 

@@ -1,63 +1,64 @@
-"""The command ``plan``: the numbers of a plan, and the card that shows them."""
+"""``provlab plan``: what a study of these models will read, hold and take, before anything starts."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+import sys
 from typing import Any
 
-from provlab import statistics as registry
-from provlab.engine.memory import budget_for
-from provlab.errors import InputError
-from provlab.planning.report import diff_card, numbers_of, study_card
-from provlab.planning.sketch import shapes_of
-from provlab.planning.study import estimate
-from provlab.report.card import Card
-from provlab.statistics import quick as few
-from provlab.statistics.options import Options
-from provlab.studying import expand
+import rich_click as click
+
+from provlab.cli import delivery, options, sources
+from provlab.cli.command import Command
 
 
-def study_plan(
-    models: Sequence[str],
+@click.command(cls=Command, more=options.known)
+@click.argument(
+    "models",
+    nargs=-1,
+    required=True,
+    type=sources.ModelName(checked=False),
+    help="as for study; shape:llama-2-7b*21 stands for 21 models of that shape, which need not exist",
+)
+@options.STATISTICS
+@options.MEMORY
+@click.option(
+    "--diff",
+    "by_diff",
+    is_flag=True,
+    help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
+    "(default: 25) in --dtype on --device",
+)
+@click.option("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
+@delivery.JSON
+def command(
+    models: tuple[str, ...],
     *,
-    statistics: Sequence[str] | None = None,
-    blocks: Sequence[int] | None = None,
+    by_diff: bool,
+    allow_pickle: bool,
     memory: str | None,
     workers: int,
-    allow_pickle: bool,
-    progress: float,
-    quick: bool = False,
+    json: str | None,
     **settings: Any,
-) -> tuple[dict[str, Any], Card]:
-    """Plan a study; arguments as of `provlab.study`."""
-    few.check(quick, blocks)
-    options = Options(**(few.SETTINGS if quick else {}) | settings)
-    blocks = list(range(few.BLOCKS)) if quick else blocks  # which they are changes no size
-    names = registry.checked_names(statistics)
-    budget = budget_for(memory, workers)
-    sketch = shapes_of(expand(models), allow_pickle=allow_pickle)
-    estimated = estimate(sketch.models, names, options, blocks=blocks, workers=workers, progress=progress)
-    numbers = numbers_of(sketch, estimated, budget)
-    return numbers, study_card(estimated, numbers)
+) -> int:
+    """How many bytes, how much memory and how many hours does a study take?
 
+    example: provlab plan zoo:oak zoo:elm --statistic phi_u
+    """
+    from provlab.planning import answers as planned
 
-def diff_plan(
-    models: Sequence[str],
-    *,
-    memory: str | None,
-    allow_pickle: bool,
-    length: int = 25,
-    n: int = 4000,
-    dtype: str = "float32",
-    device: str = "cpu",
-) -> tuple[dict[str, Any], Card]:
-    """Plan a comparison by Model-diff; arguments as of `provlab.diff`."""
-    from provlab.planning.diff import works
-
-    room = budget_for(memory).process if memory else None
-    sketch = shapes_of(models, allow_pickle=allow_pickle)
-    for source, why in sketch.refused.items():
-        raise InputError(f"{source}: {why}")
-    if len(sketch.models) != 2:
-        raise InputError(f"diff compares two models, not {len(sketch.models)}")
-    planned = works(sketch.models, length=length, n=n, dtype=dtype, device=device)
-    return {name: asdict(work) for name, work in planned.items()}, diff_card(planned, length, dtype, device, room)
+    settings = options.without_defaults(settings)
+    if by_diff:
+        names = {"sequence_length": "length", "n_sequences": "n", "dtype": "dtype", "device": "device"}
+        given = {to: settings[name] for name, to in names.items() if name in settings}
+        numbers, card = planned.diff_plan(models, memory=memory, allow_pickle=allow_pickle, **given)
+    else:
+        numbers, card = planned.study_plan(
+            models,
+            memory=memory,
+            workers=workers,
+            allow_pickle=allow_pickle,
+            progress=sys.stderr.isatty(),
+            **settings,
+        )
+        for source, why in numbers["refused"].items():
+            print(f"left out: {source}: {why}", file=sys.stderr)
+    delivery.deliver(json, lambda: numbers, card)
+    return 0

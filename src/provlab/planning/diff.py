@@ -20,9 +20,9 @@ from provlab.modeldiff.generation import AT_ONCE, write
 from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.nll import HELD, LOGITS, SequenceNll, sequence_nll
 from provlab.modeldiff.pipeline import N_CHAINS
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning.stand_in import write_stand_in
 from provlab.planning.trial import FEW, kinds_of
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.model import Model
 
 TRIED = 16  # sequences

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError
-from provlab.models.architectures import axis_sizes, config_axis, described, for_expert, instances
-from provlab.models.formats.dtypes import DTYPES
-from provlab.models.language import language_part
+from provlab.reading.architectures import axis_sizes, config_axis, described, for_expert, instances
+from provlab.reading.files.dtypes import DTYPES
+from provlab.reading.language import language_part
 
 # How published models are kept where the config does not say.
 _DTYPE = "bfloat16"

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from provlab import zoo
 from provlab.errors import CheckpointError, InputError, ProvlabError
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.model import Model
 
 SHAPE = "shape:"  # shape:llama-2-7b is a model of that shape that nobody has, shape:llama-2-7b*21 are so many

@@ -18,11 +18,11 @@ from scipy.special import ndtri
 from provlab.engine.memory import gigabytes
 from provlab.errors import InputError
 from provlab.files import write_json
-from provlab.models.architectures import KEYS, described
-from provlab.models.formats.container import TensorInfo
-from provlab.models.formats.writing import write_safetensors
-from provlab.models.roles import TensorPart
-from provlab.models.weights import CONFIG
+from provlab.reading.architectures import KEYS, described
+from provlab.reading.files.container import TensorInfo
+from provlab.reading.files.writing import write_safetensors
+from provlab.reading.roles import TensorPart
+from provlab.reading.weights import CONFIG
 from provlab.statistics.model import Model
 
 _DEVIATION = 0.02  # of the numbers, as initialisations have it

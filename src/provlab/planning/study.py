@@ -19,9 +19,9 @@ from provlab.engine.jobs import Place, sides
 from provlab.engine.passes import loaded_bytes
 from provlab.engine.timing import Taken
 from provlab.errors import InputError, ProvlabError
-from provlab.models.checkpoint import Checkpoint
 from provlab.planning.sketch import Sketch
 from provlab.planning.trial import Trial, trial
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get as get_statistic
 from provlab.statistics.model import Model, tensor_bytes
 from provlab.statistics.options import Options

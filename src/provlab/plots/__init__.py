@@ -17,11 +17,11 @@ from provlab.plots.numbers import (
 )
 
 if TYPE_CHECKING:
+    from provlab.forest.marks import forest
     from provlab.plots.blocks import block_bars
     from provlab.plots.figure import Figure
     from provlab.plots.pairs import pair_heatmap
     from provlab.plots.tables import table
-    from provlab.plots.trees import forest
 
 __all__ = ["Figure", "block_bars", "forest", "pair_heatmap", "table"]
 __all__ += ["format_count", "format_duration", "format_interval", "format_log10_p", "format_number"]

@@ -16,8 +16,8 @@ from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.errors import one_line
 from provlab.inference import power
-from provlab.models.formats.dtypes import UNITS
 from provlab.plots.numbers import format_log10_p
+from provlab.reading.files.dtypes import UNITS
 from provlab.report.card import joined
 from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, OUTCOMES, REJECTED, ROWS, SAME, UNTESTED, seen
 from provlab.report.family import LEVEL, FamilyOfTests, silent, why_none

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import resources
 
 from provlab import plugins
-from provlab.models.part import split
+from provlab.reading.part import split
 
 
 @cache

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from provlab.models import part
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.language import language_part
+from provlab.reading import part
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.language import language_part
 from provlab.report.card import Card
 
 if TYPE_CHECKING:

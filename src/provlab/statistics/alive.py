@@ -2,7 +2,7 @@
 
 A unit whose row is zero on one side has no direction, and a unit that writes nothing, or only with others, may be
 anything: adding such units to a model changes no output. They are therefore removed from each model
-(`provlab.models.canonical` finds them), and the others are matched, the smaller side into the larger. That costs no
+(`provlab.reading.canonical` finds them), and the others are matched, the smaller side into the larger. That costs no
 validity: which units go is decided by the model's own rows, wherever they stand, so that the units that stay are in as
 random an order as before (Theorem 2 holds of them), and partners are ranked among those of the other side that stay.
 

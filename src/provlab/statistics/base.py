@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.files import digest
-from provlab.models.part import ADAPTER
+from provlab.reading.part import ADAPTER
 from provlab.statistics.aggregate import aggregated, nothing_compared
 from provlab.statistics.model import Model, tensor_names
 from provlab.statistics.options import Options

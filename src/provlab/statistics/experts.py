@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import NoUnitsError
 from provlab.inference.matching import UnitRows, assign, cosine_similarity
-from provlab.models.canonical import applied, merged, shares
+from provlab.reading.canonical import applied, merged, shares
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, Features
 from provlab.statistics.model import Model

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.formats.dtypes import itemsize
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.files.dtypes import itemsize
 
 
 @dataclass(frozen=True)

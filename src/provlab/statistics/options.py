@@ -126,7 +126,7 @@ class Options:
 
     def kept_positions(self) -> NDArray[np.int64] | None:
         """Which positions these are, the same for every model; None for all."""
-        from provlab.models.activations import sample_positions
+        from provlab.running.activations import sample_positions
 
         return sample_positions(self.n_sequences * self.sequence_length, self.activation_tokens, seed=self.seed)
 

@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.held import once
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.held import once
 from provlab.statistics.results import Detail
 
 Numbers = NDArray[np.float64]

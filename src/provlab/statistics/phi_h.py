@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
 from provlab.inference.matching import UnitRows, tie_seed
-from provlab.models.activations import random_tokens
-from provlab.models.canonical import applied
+from provlab.reading.canonical import applied
+from provlab.running.activations import random_tokens
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import BY_THEOREM, Array, Features, Statistic
 from provlab.statistics.model import Model
@@ -29,7 +29,7 @@ class HiddenActivations(Features):
     """One ``(h, tokens)`` float32 array per block, from one pass over the inputs; in temporary files where large."""
 
     arrays: list[Array]
-    units: list[NDArray[np.float64]]  # as `provlab.models.canonical.merged` says
+    units: list[NDArray[np.float64]]  # as `provlab.reading.canonical.merged` says
     model: Model  # whose weights say whether units are sorted: read block by block, when other statistics read them too
 
     def block(self, block: int | None) -> OrderedRows:

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from provlab.arrays import There, Values, beside, here, of, on
 from provlab.errors import NotComparableError
-from provlab.models.formats.dtypes import UNITS
-from provlab.models.predictions import rounded_log_probs
+from provlab.reading.files.dtypes import UNITS
+from provlab.running.predictions import rounded_log_probs
 from provlab.statistics.base import Array, Features, Statistic, require_positions
 from provlab.statistics.model import Model, numel
 from provlab.statistics.options import PASS, Options

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from provlab.arrays import There, Values, here, of, on, squared
 from provlab.errors import NotComparableError
 from provlab.inference import permtest
-from provlab.models.anatomy import Anatomy, TensorPart
-from provlab.models.architectures import Segment
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.symmetry import check_complete
+from provlab.reading.anatomy import Anatomy, TensorPart
+from provlab.reading.architectures import Segment
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.symmetry import check_complete
 from provlab.statistics import order
 from provlab.statistics.aggregate import aggregated
 from provlab.statistics.base import BY_THEOREM, Array, Features, Statistic

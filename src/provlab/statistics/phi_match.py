@@ -3,7 +3,7 @@
 Match the hidden units of two GLU MLPs twice, by their gate activations and by their up activations, and correlate the
 two matchings. Permuting, rotating or rescaling a model must move both alike to keep its outputs, so the statistic
 survives where phi_U and phi_H do not. The inputs are a fixed sample of positions of one declared text, the same for all
-models, and one pass over it serves all blocks and all pairs (`provlab.models.activations` says why no Gram matrix is
+models, and one pass over it serves all blocks and all pairs (`provlab.running.activations` says why no Gram matrix is
 streamed instead).
 
 No theorem makes it a p-value: training may give independent models some units for one purpose, which gate and up then
@@ -53,8 +53,8 @@ from provlab.errors import NotComparableError
 from provlab.files import digest
 from provlab.inference import allowing, pvalues
 from provlab.inference.matching import match_shuffled, tie_seed
-from provlab.models.canonical import AS_THEY_ARE
-from provlab.models.held import once
+from provlab.reading.canonical import AS_THEY_ARE
+from provlab.reading.held import once
 from provlab.statistics import experts
 from provlab.statistics.base import CALIBRATED, Array, Features, Statistic
 from provlab.statistics.flaws import SPREAD
@@ -124,9 +124,9 @@ class GateAndUp(Features):
         ``(n_sequences, sequence_length)``: where in the text each token stands (`provlab.statistics.text.cut`); two
         models are compared on the same inputs only.
     units : list of array
-        Per block, the units that there really are, as `provlab.models.canonical.merged` says; empty: all, as they are.
+        Per block, the units that there really are, as `provlab.reading.canonical.merged` says; empty: all, as they are.
     written : list of array
-        Per block, `provlab.models.canonical.shares` of these units, ``(h,)``; empty: unknown.
+        Per block, `provlab.reading.canonical.shares` of these units, ``(h,)``; empty: unknown.
     """
 
     gate: list[Array]

@@ -47,7 +47,7 @@ class EveryBlock(Features):
     Attributes
     ----------
     gate, up : list of array
-        Per block ``(units, tokens)`` float32, of the units that there really are (`provlab.models.canonical`); no row
+        Per block ``(units, tokens)`` float32, of the units that there really are (`provlab.reading.canonical`); no row
         where fewer than two write anything.
     written : list of array
         Per block, what share of its output each unit writes, ``(units,)``.

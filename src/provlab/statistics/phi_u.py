@@ -16,7 +16,7 @@ from provlab import machine
 from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, match_shuffled, tie_seed
-from provlab.models.canonical import up_rows
+from provlab.reading.canonical import up_rows
 from provlab.statistics import experts
 from provlab.statistics.aggregate import aggregated
 from provlab.statistics.alive import living_rows, shared_zeros, zeros_alike

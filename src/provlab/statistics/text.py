@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError, ParameterError
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.room import stacked
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.room import stacked
 from provlab.statistics.base import Statistic, require_positions
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
@@ -141,7 +141,7 @@ def one_pass(
     NotComparableError
         If the model has too few positions for the inputs.
     """
-    from provlab.models.activations import LOG_PROBS, mlp_activations  # torch is not needed to compare weights
+    from provlab.running.activations import LOG_PROBS, mlp_activations  # torch is not needed to compare weights
 
     require_positions(statistic, model, options)
     run = model.checkpoint.run if tokens is None and model.anatomy.has("head") else None
@@ -174,7 +174,7 @@ def predicted(model: Model, tokens: NDArray[np.int64], options: Options) -> NDAr
     array
         ``(n_sequences * sequence_length, vocab)``.
     """
-    from provlab.models.predictions import next_token_log_probs
+    from provlab.running.predictions import next_token_log_probs
 
     run = model.checkpoint.run
     if run is not None and run.log_probs is not None:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from provlab.arrays import There
 from provlab.inference.matching import UnitRows
-from provlab.models.canonical import AS_THEY_ARE, SEEN, applied, near_pairs
+from provlab.reading.canonical import AS_THEY_ARE, SEEN, applied, near_pairs
 from provlab.statistics.alive import living_rows
 
 Numbers = NDArray[np.float64]
@@ -76,7 +76,7 @@ def viewed(
     Parameters
     ----------
     units, written
-        As `provlab.models.canonical.merged` and `shares` give them.
+        As `provlab.reading.canonical.merged` and `shares` give them.
     name
         What an error calls the activations.
     """

@@ -1,6 +1,6 @@
 """The embedded zoo: small language models with a known lineage, trained on this machine on first use."""
 
-from provlab.models.checkpoint import register_scheme
+from provlab.reading.checkpoint import register_scheme
 from provlab.zoo.build import Unfinished, build, locate, status
 from provlab.zoo.corpus import held_out_text
 from provlab.zoo.reading import default_edition, families

@@ -19,10 +19,10 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from provlab.errors import ZooError
-from provlab.models import anatomy
-from provlab.models.anatomy import Anatomy
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.symmetry import Permutation, read_all
+from provlab.reading import anatomy
+from provlab.reading.anatomy import Anatomy
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.symmetry import Permutation, read_all
 from provlab.zoo.language import held_out_loss, train
 from provlab.zoo.recipes import Pruning, Recipe
 from provlab.zoo.train import Mixture, seed_for

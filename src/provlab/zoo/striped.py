@@ -21,7 +21,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaFor
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm
 
 from provlab.errors import ZooError
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.zoo.language import held_out_loss, train
 from provlab.zoo.recipes import Recipe
 from provlab.zoo.train import seed_for

@@ -16,12 +16,12 @@ import pandas as pd
 from tqdm import tqdm
 
 from provlab import api, studying, zoo
+from provlab.attacks.disguise import disguise, loss
 from provlab.engine.store import Store
 from provlab.errors import ProvlabError
 from provlab.inference import pvalues
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise, loss
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.lineage import short_name
 from provlab.statistics import REGISTRY, flaws
 from provlab.statistics.options import Options

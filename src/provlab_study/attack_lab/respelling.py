@@ -4,7 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 _SWAP = str.maketrans("ao", "oa")  # letters that no rule cuts a text by, as it does at 's, 't and 're
 #: exchanges the two letters by three replacements, through a character that no text has

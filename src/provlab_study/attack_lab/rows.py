@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from provlab.attacks.catalogue import Step
 from provlab.errors import ParameterError
-from provlab.models.attacks.catalogue import Step
 
 #: attacks that train, and all attacks in addition to those of the catalogue; they come first in a row
 TRAINED = ("retrained", "distilled")

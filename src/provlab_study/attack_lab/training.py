@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from provlab.models.attacks.state import AttackedModel
-from provlab.models.checkpoint import Checkpoint
+from provlab.attacks.state import AttackedModel
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.options import Options
 from provlab.statistics.text import encode
 from provlab.zoo.train import Mixture

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from provlab.inference import pvalues
 from provlab.inference.matching import unit_rows
-from provlab.models.anatomy import Anatomy, TensorPart
-from provlab.models.architectures import Segment
+from provlab.reading.anatomy import Anatomy, TensorPart
+from provlab.reading.architectures import Segment
 from provlab.statistics import get
 from provlab.statistics.options import Options
 from provlab.statistics.phi_l2 import BlockWeights

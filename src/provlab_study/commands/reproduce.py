@@ -49,7 +49,7 @@ def command(path: Path, *, output: Path, force: bool, between: str | None, yes: 
         if not _agrees():
             raise ParameterError("nothing was fetched")
     if plan.fetches:
-        from provlab.models.hub import check_access
+        from provlab.reading.hub import check_access
 
         check_access([model["id"] for model in plan.fetches])  # now, and not after days of the others
     for name in plan.offers:

@@ -1,6 +1,6 @@
 """phi_VIEWS from outside: do both ends of a hidden unit agree, as text and logits see them?
 
-`provlab.statistics.phi_views` compares rows and columns over the residual stream, so a rotation of the stream hides a
+`provlab.further.phi_views` compares rows and columns over the residual stream, so a rotation of the stream hides a
 model from it. `PhiViewsOuter` looks at a row through its pre-activations on text, and at a column through what it adds
 to the model's logits, which no change of basis touches. But models that learned one language alike agree there a
 little, even if trained independently: it gives a score and no p-value.
@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.models.canonical import applied
+from provlab.further.phi_views import centred, through_norm, writes
+from provlab.reading.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import living_rows
 from provlab.statistics.base import Array, Features, Statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
-from provlab.statistics.phi_views import centred, through_norm, writes
 from provlab.statistics.results import BlockResult
 from provlab.statistics.text import one_pass
 from provlab.statistics.two_views import Views
@@ -40,7 +40,7 @@ class EndsFromOutside(Features):
     tokens : array
         ``(n_sequences, sequence_length)``.
     units : list of array
-        Per block, the units that there really are, as `provlab.models.canonical.merged` says.
+        Per block, the units that there really are, as `provlab.reading.canonical.merged` says.
     """
 
     model: Model

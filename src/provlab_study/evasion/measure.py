@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from provlab.attacks.disguise import ALL, disguise
 from provlab.errors import NoSuchSymmetryError
-from provlab.models import examples
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import ALL, disguise
+from provlab.reading import examples
+from provlab.reading.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)

@@ -17,15 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.further.phi_views import through_norm
 from provlab.inference.matching import cosine_similarity, match_shuffled, tie_seed
-from provlab.models.canonical import applied
+from provlab.reading.canonical import applied
 from provlab.statistics import register
 from provlab.statistics.alive import alive
 from provlab.statistics.base import Array, Features, Statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
-from provlab.statistics.phi_views import through_norm
 from provlab.statistics.results import BlockResult
 from provlab.statistics.text import one_pass
 
@@ -38,7 +38,7 @@ class Gates(Features):
 
     model: Model
     activations: list[Array]
-    units: list[NDArray[np.float64]]  # as `provlab.models.canonical.merged` says
+    units: list[NDArray[np.float64]]  # as `provlab.reading.canonical.merged` says
 
     def block(self, block: int | None) -> tuple[Array, Array]:
         """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from provlab.attacks.disguise import ALL
 from provlab.inference import pvalues
-from provlab.models.disguise import ALL
 from provlab_study.evasion.measure import PreservedRecord
 from provlab_study.evasion.procrustes import Alignment
 from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, ClaimStatus, judge, known, log10_words, read

@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg
 
 from provlab.errors import InputError
+from provlab.further.phi_views import through_norm
 from provlab.inference.matching import match_shuffled
-from provlab.models.activations import mlp_activations
+from provlab.running.activations import mlp_activations
 from provlab.statistics.base import Array
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
-from provlab.statistics.phi_views import through_norm
 from provlab.statistics.text import encode
 
 #: rows that are aligned, for each column

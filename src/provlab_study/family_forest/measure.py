@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from provlab.forest.door import tree
 from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
 from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, ROWS, Forest
 from provlab.forest.rows import LEAST
-from provlab.growing import tree
 from provlab.report.lineage import Lineage
 from provlab.statistics.model import Model
 from provlab_study.family_forest import peers

@@ -81,7 +81,7 @@ class Portrait:
     @cached_property
     def inputs(self) -> NDArray[np.int64]:
         """Token ids, ``(n_sequences, sequence_length)``: of the text if there is one, else drawn."""
-        from provlab.models.activations import random_tokens
+        from provlab.running.activations import random_tokens
 
         if self.options.text:
             return encode(self.model.checkpoint, self.options)

@@ -16,7 +16,7 @@ import safetensors.numpy
 from scipy import special
 
 from provlab.inference import allowing, tail
-from provlab.models import architectures
+from provlab.reading import architectures
 from provlab.statistics.model import Model
 from provlab.statistics.phi_match import PhiMatch
 

@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 from provlab.zoo.quantise import bits_per_weight, group_signs, quantised
 
 Matrix = NDArray[np.float32]

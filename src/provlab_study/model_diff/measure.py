@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from provlab.errors import ProvlabError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
+from provlab.modeldiff import report as difference
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import TERMS, BothDirections, Summary
 from provlab.modeldiff.composition import label_share
@@ -16,7 +17,6 @@ from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import SequenceModel
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
 from provlab.plots import format_number
-from provlab.report import difference
 from provlab.zoo import corpus
 from provlab_study.model_diff.labels import TextKinds, repetition
 from provlab_study.model_diff.predicates import Domains, Repetition, Ways
@@ -138,7 +138,7 @@ def ways_table(rows: Sequence[Ways]) -> pd.DataFrame:
 
 
 def states_frame(states: reweighting.DensityOfStates) -> pd.DataFrame:
-    """A density of states as `provlab.plots.modeldiff.densities` draws it."""
+    """A density of states as `provlab.modeldiff.marks.densities` draws it."""
     columns = {"y": states.log10_count, "low": states.log10_low, "high": states.log10_high, "seen": states.log10_seen}
     return pd.DataFrame({"x": (states.edges[1:] + states.edges[:-1]) / 2, **columns})
 

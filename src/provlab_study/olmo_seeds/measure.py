@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from provlab import zoo
 from provlab.errors import ParameterError
 from provlab.inference import pvalues
-from provlab.models import anatomy
-from provlab.models.activations import mlp_activations, random_tokens
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.lineage import short_name
+from provlab.running.activations import mlp_activations, random_tokens
 
 Pair = tuple[str, str]
 Matrix = NDArray[np.floating]

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, reason
-from provlab.models.local import LocalFiles
-from provlab.models.weights import WeightFiles
+from provlab.reading.local import LocalFiles
+from provlab.reading.weights import WeightFiles
 from provlab_study.one_seed.replay import Layer
 
 _VECTOR, _WIDTH, _HIDDEN = 1280, 512, 2048

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from provlab.modeldiff.marks import MODELS
 from provlab.plots import style
 from provlab.plots.figure import Figure
-from provlab.plots.modeldiff import MODELS
 from provlab.plots.style import styled
 
 

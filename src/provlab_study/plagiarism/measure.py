@@ -11,8 +11,8 @@ from scipy.stats import norm
 
 from provlab.files import digest
 from provlab.modeldiff.representative import Direction
-from provlab.models import symmetry
-from provlab.models.checkpoint import Checkpoint, register_scheme
+from provlab.reading import symmetry
+from provlab.reading.checkpoint import Checkpoint, register_scheme
 from provlab_study.plagiarism.predicates import Sweep, criterion_right, one_sided_losses
 
 _SCHEME = "noisy"

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError
-from provlab.models.local import LocalFiles
-from provlab.models.weights import WeightFiles
+from provlab.reading.local import LocalFiles
+from provlab.reading.weights import WeightFiles
 
 Tensors = dict[str, NDArray[np.float32]]
 Written = tuple[Tensors, dict[str, Any]]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import NotComparableError
-from provlab.models.anatomy import Anatomy
+from provlab.reading.anatomy import Anatomy
 from provlab.statistics import register
 from provlab.statistics.base import Features, Statistic
 from provlab.statistics.model import Model

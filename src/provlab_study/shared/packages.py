@@ -23,8 +23,8 @@ import yaml
 from provlab.codehash import source_digest
 from provlab.errors import CheckpointError, ProvlabError, one_line, reason
 from provlab.files import atomic_folder, cache_dir, digest, sha256_file, write_json
-from provlab.models.checkpoint import register_scheme
-from provlab.models.weights import CONFIG
+from provlab.reading.checkpoint import register_scheme
+from provlab.reading.weights import CONFIG
 from provlab_study.shared import convert
 
 SCHEME = "wild"

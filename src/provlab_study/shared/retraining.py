@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import InputError
 from provlab.inference import allowing, pvalues
-from provlab.models.predictions import next_token_log_probs
+from provlab.running.predictions import next_token_log_probs
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp, PhiMatch

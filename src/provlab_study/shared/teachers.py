@@ -14,9 +14,9 @@ from torch.nn import functional
 
 from provlab.errors import CheckpointError, InputError, MissingRoleError
 from provlab.files import digest
-from provlab.models import anatomy as anatomy_module
-from provlab.models.activations import mlp_activations
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy as anatomy_module
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.activations import mlp_activations
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -21,7 +21,7 @@ from provlab import zoo
 from provlab.errors import InputError, NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 
 Floats = NDArray[np.floating[Any]]
 #: (hybrid, other model, axis) -> the tests over that axis, strongest first

@@ -26,7 +26,7 @@ from provlab.files import cache_dir, digest, reading
 from provlab.modeldiff import nll
 from provlab.modeldiff.moves import Tokens
 from provlab.modeldiff.tokens import shared_tokens
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.toy_modulo30.prefix_tree import subtree_nll
 
 #: the largest space that is enumerated: hours on two cores already

@@ -10,7 +10,7 @@ import tiny_models
 from provlab import zoo
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError, ProvlabError
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.options import Options
 from provlab_study.attack_lab import figures, measure, training
 from provlab_study.attack_lab.measure import Instance

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 import torch
 
-from provlab.models import examples
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import examples
+from provlab.reading.checkpoint import Checkpoint
 from provlab.report.lineage import Lineage
 from provlab_study.evasion import figures, measure
 

@@ -7,7 +7,7 @@ from scipy.optimize import linear_sum_assignment
 from transformers import AutoModelForCausalLM
 
 from provlab import api
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.options import Options
 from provlab.statistics.text import encode
 from provlab_study.evasion.median_max import N_INPUTS

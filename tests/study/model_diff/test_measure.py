@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 from provlab.modeldiff.comparison import BothDirections, from_enumeration
+from provlab.modeldiff.report import ratio_text
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states
-from provlab.report.difference import ratio_text
 from provlab_study.model_diff import measure
 from provlab_study.model_diff.predicates import Ways
 

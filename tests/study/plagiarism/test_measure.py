@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from provlab.modeldiff.representative import Direction, Draws
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.plagiarism import measure
 from provlab_study.plagiarism.predicates import Sweep
 

@@ -51,7 +51,7 @@ def test_a_sentence_changes_no_digest_and_a_line_of_code_does(tmp_path):
         ("provlab.inference.pvalues", EVERY),
         ("provlab.zoo.language", EVERY),  # a maker, loaded by the name of its kind
         ("provlab/zoo/families.yml", EVERY),
-        ("provlab.models.disguise", EVERY),  # an entry point
+        ("provlab.attacks.disguise", EVERY),  # an entry point
         ("provlab/report/llama7b_tree.csv", EVERY),
         ("provlab.cli.compare", set()),
         ("provlab_study.publishing.runner", set()),

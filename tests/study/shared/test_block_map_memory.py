@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from provlab.engine import memory
-from provlab.models import room
+from provlab.running import room
 from provlab.statistics import two_views
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

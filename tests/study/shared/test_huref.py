@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from provlab.attacks.disguise import disguise
 from provlab.errors import NotComparableError
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
-from provlab.models.disguise import disguise
-from provlab.models.symmetry import read_all, save
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.symmetry import read_all, save
 from provlab.statistics import USUAL, get
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options

@@ -13,7 +13,7 @@ import torch
 
 from provlab.errors import CheckpointError
 from provlab.files import sha256_file
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.shared import convert, packages
 
 

@@ -12,8 +12,8 @@ import torch
 from torch.nn import functional
 
 from provlab.errors import CheckpointError, InputError, MissingRoleError, ParameterError
-from provlab.models import anatomy
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading import anatomy
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.shared import students as distill
 from provlab_study.shared.students import Settings, relative_error
 from provlab_study.shared.teachers import BlockMlp, block_mlp, in_place, mlp_inputs

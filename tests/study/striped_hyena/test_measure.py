@@ -15,7 +15,7 @@ from provlab.errors import InputError, NotComparableError
 from provlab.files import write_json
 from provlab.inference import pvalues
 from provlab.inference.matching import match_shuffled
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.shared import calibration
 from provlab_study.shared.joint_null import relabelled_null
 from provlab_study.striped_hyena import measure

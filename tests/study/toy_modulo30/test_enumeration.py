@@ -7,7 +7,7 @@ import pytest
 
 from provlab.errors import CheckpointError, InputError, NotComparableError
 from provlab.modeldiff import nll
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.toy_modulo30 import enumeration
 from provlab_study.toy_modulo30.enumeration import Space, enumerate_all
 

@@ -6,7 +6,7 @@ import torch
 
 from provlab.errors import InvalidWeightsError
 from provlab.modeldiff import nll
-from provlab.models.checkpoint import Checkpoint
+from provlab.reading.checkpoint import Checkpoint
 from provlab_study.toy_modulo30 import prefix_tree
 from provlab_study.toy_modulo30.enumeration import Space
 from provlab_study.toy_modulo30.prefix_tree import subtree_nll

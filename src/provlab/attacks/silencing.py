@@ -1,0 +1,119 @@
+"""Attacks on what a test takes for the measure of a model: some units, or a block, that make the others look like none.
+
+A test that asks which units write much of the output, or in which blocks there are any, can be silenced by the answer.
+None of these attacks touches a unit that the model uses.
+"""
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from provlab.attacks.exact import MATES, with_more
+from provlab.attacks.state import Aim, AttackedModel, Units
+from provlab.errors import MissingRoleError, NoSuchSymmetryError
+from provlab.reading.checkpoint import Checkpoint
+from provlab.running.activations import random_tokens
+
+_QUIET = (-7.0, -10.0)  # biases of gates that never fire
+_LOUD = (32.0, 64.0, 128.0, 256.0)  # of gates that always do: no two are nearly one gate
+_FAINT = 0.003  # of the length of a down column
+_SEQUENCES, _LENGTH = 16, 32  # of random tokens, on which it is asked which block costs least
+
+
+def dilution(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Add two units whose gates never fire, and take back by the bias what they write, which is constant."""
+    return _constant(state, aim, _QUIET, lambda down, _: down)
+
+
+def loud(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Add four units that are always loud, at one level each, and write with signs that cancel."""
+
+    def cancelling(down: torch.Tensor, levels: torch.Tensor) -> torch.Tensor:
+        signs = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+        return down[[0, 0, 2, 2]] * (signs / levels)[:, None]
+
+    return _constant(state, aim, _LOUD, cancelling)
+
+
+def _constant(
+    state: AttackedModel,
+    aim: Aim,
+    biases: tuple[float, ...],
+    written: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> AttackedModel:
+    """Add units of constant activation to each MLP: rows of zeros, these biases of the gate, and 1 as that of up."""
+    from transformers.activations import ACT2FN
+
+    state = _biased(state)
+    gates = torch.tensor(biases, dtype=torch.float64)
+    levels = ACT2FN[state.config.get("hidden_act", "silu")](gates)
+    constants = []
+
+    def added(units: Units) -> Units:
+        down = aim.normal(len(gates), units["down"].shape[1])
+        down *= aim.value * units["down"].norm(dim=1).mean() / down.norm(dim=1, keepdim=True)
+        down = written(down, levels)
+        constants.append(levels @ down)  # (units,) @ (units, d)
+        rows = torch.zeros(len(gates), units["up"].shape[1], dtype=torch.float64)
+        more = {"gate": rows, "up": rows, "gate_bias": gates, "up_bias": torch.ones_like(gates), "down": down}
+        return with_more(units, more)
+
+    state = state.with_units(added, gated=True)
+    return state.with_parts(
+        {("down_bias", block): state.part("down_bias", block) - constant for block, constant in enumerate(constants)}
+    )
+
+
+def _biased(state: AttackedModel) -> AttackedModel:
+    """Give the MLPs biases, which are zero, where the architecture can have them by a line of its config."""
+    parts = state.anatomy
+    if all(parts.has(f"{role}_bias") for role in ("gate", "up", "down")):
+        return state
+    if parts.architecture != "LlamaForCausalLM":
+        raise NoSuchSymmetryError(f"{parts.architecture} has no biases in its MLPs, and no entry of a config adds them")
+    weights = dict(state.weights)
+    for block in range(parts.n_blocks):
+        for role in ("gate", "up", "down"):
+            tensor = state.part(role, block)
+            name = parts.tensor_name(role, block).removesuffix("weight") + "bias"
+            weights[name] = torch.zeros(len(tensor), dtype=torch.float64)
+    return state.having(weights, {"mlp_bias": True})
+
+
+def tied(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Add units whose up row is their gate, and which write next to nothing, so many for each unit."""
+
+    def added(units: Units) -> Units:
+        n = round(aim.value * len(units["up"]))
+        more = {role: aim.normal(n, *tensor.shape[1:]) * tensor.std() for role, tensor in units.items()}
+        same = {role: more[MATES[role]] for role in units if role.startswith("up")}
+        return with_more(units, more | same | {"down": _FAINT * more["down"]})
+
+    return state.with_units(added, gated=True)
+
+
+def hollow(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Set the MLP of one block to zero: of the block that changes the predictions on random tokens least."""
+    parts = state.anatomy
+    try:
+        paths = [parts.module("down", block) for block in range(parts.n_blocks)]
+    except MissingRoleError as error:
+        raise NoSuchSymmetryError(str(error)) from None
+    tokens = torch.from_numpy(random_tokens(parts.vocab_size, _SEQUENCES, _LENGTH, seed=int(aim.rng.integers(2**32))))
+    with tempfile.TemporaryDirectory(prefix="provlab-") as folder:
+        network = Checkpoint.open(str(state.write(Path(folder) / "own"))).load_model()
+
+    def predictions() -> torch.Tensor:
+        with torch.inference_mode():
+            return network(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits.log_softmax(dim=-1)
+
+    before, costs = predictions(), []
+    for path in paths:
+        hook = network.get_submodule(path).register_forward_hook(lambda _, __, output: torch.zeros_like(output))
+        costs.append(float((before.exp() * (before - predictions())).sum(dim=-1).mean()))
+        hook.remove()
+    block = costs.index(min(costs))
+    roles = [role for role in ("gate", "gate_bias", "up", "up_bias", "down", "down_bias") if parts.has(role)]
+    return state.with_parts({(role, block): torch.zeros_like(state.part(role, block)) for role in roles})

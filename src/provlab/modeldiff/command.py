@@ -1,0 +1,136 @@
+"""``provlab diff``: over which inputs two models disagree."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from provlab.cli import delivery, options, sources
+from provlab.cli.command import Command
+from provlab.errors import InputError
+from provlab.files import atomic_file
+
+
+class TextOrItems(options.TextFile):
+    """A text, or the items of a file of JSON lines."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the keyword argument of `provlab.diff` that it is, with its value."""
+        text = super().convert(value, param, ctx)
+        if Path(value).suffix.lower() != ".jsonl":
+            return {"text": text}
+        from provlab.modeldiff.items import lines
+
+        return {"items": lines(text)}
+
+
+class Numbers(click.ParamType):
+    """Numbers in a list: ``1,1.5`` as any, or ``3:4.2`` as two."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.between = name, ":" if ":" in name else ","
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
+        """Return the numbers."""
+        try:
+            numbers = tuple(float(part) for part in value.split(self.between))
+        except ValueError:
+            numbers = ()
+        if not numbers or (self.between == ":" and len(numbers) != 2):
+            what = "two numbers such as 0.5:1" if self.between == ":" else "numbers such as 1,1.5"
+            self.fail(f"it is {what}, not {value!r}", param, ctx)
+        return numbers
+
+
+@click.command(cls=Command, surplus=sources.TWO)
+@sources.model("a")
+@sources.model("b", help="the other model, of the same tokenizer")
+@click.option(
+    "--text",
+    "inputs",
+    type=TextOrItems(),
+    default=None,
+    help="held-out text, UTF-8 (default: prose that no zoo model was trained on); or FILE.jsonl, questions with "
+    "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
+)
+@click.option(
+    "--prompt", type=options.TextFile(), help="inputs are what follows this text, in the chat template if any"
+)
+@click.option(
+    "--reference",
+    "references",
+    type=sources.ModelName(),
+    multiple=True,
+    help="a model of A's recipe with another seed: what a second training changes; may be given again",
+)
+@click.option("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
+@click.option("--range", "z", type=Numbers("LO:HI"), help="range of mean loss, nats per token, such as 3.0:4.2")
+@click.option(
+    "--from-text",
+    "shares",
+    type=Numbers("LO:HI"),
+    help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)",
+)
+@click.option("--sequences", "n", type=int, metavar="N", help="that each model writes (default: 4000)")
+@click.option("--tempers", type=Numbers("1,1.15,1.3"), help="write colder too, to reach lower losses (default: 1)")
+@click.option("--exchange", "exchange_steps", type=int, metavar="STEPS", help="replica exchange as a second opinion")
+@options.SEED
+@options.DEVICE
+@options.DTYPE
+@options.ALLOW_PICKLE
+@delivery.RESULTS
+@click.option(
+    "--fail-above",
+    type=float,
+    metavar="X",
+    help="exit with 1 if B is more than X nats per token farther from A and its references than another seed is "
+    "(without a reference: than X from A), by a test of the level: with k references "
+    "by B's rank among k + 2 models, so that P must be at least 1 / (k + 2)",
+)
+@click.option("--level", type=float, metavar="P", help="the chance of a wrong exit code by that test (default: 0.05)")
+@click.option("--html", type=delivery.OutputFile(), help="write the report as one HTML file that needs no other")
+@delivery.VERBOSE
+@delivery.report
+@delivery.JSON
+def command(
+    a: str,
+    b: str,
+    *,
+    inputs: dict[str, Any] | None,
+    references: tuple[str, ...],
+    results: str | None,
+    fail_above: float | None,
+    level: float | None,
+    html: str | None,
+    json: str | None,
+    verbose: bool,
+    report: str | None = None,
+    **settings: Any,
+) -> int:
+    """Over which inputs do two models of one tokenizer disagree, and by how much?
+
+    example: provlab diff zoo:oak zoo:oak-chat --sequences 400
+    """
+    if level is not None and fail_above is None:
+        raise InputError("--level is that of --fail-above; give both")
+    if settings["z"] and settings["shares"]:
+        raise InputError("--range and --from-text both bound the loss; give one of them")
+    from provlab.modeldiff.door import diff
+    from provlab.modeldiff.excess import TEST_LEVEL, check_limit
+
+    level = TEST_LEVEL if level is None else level
+    if fail_above is not None:
+        check_limit(fail_above, level, len(references))
+    settings = options.without_defaults(settings | (inputs or {}) | {"references": list(references) or None})
+    difference = diff(a, b, progress=sys.stderr.isatty(), results=results, tested=fail_above is not None, **settings)
+    delivery.write_report(report, "diff", settings, difference)
+    if html:
+        with atomic_file(Path(html)) as temporary:
+            temporary.write_text(difference.to_page(), encoding="utf-8")
+    delivery.deliver(json, difference.to_json, difference, verbose=verbose)
+    if fail_above is None:
+        return 0
+    fails = difference.fails(fail_above, level)
+    print(f"provlab: {'fails' if fails else 'passes'}: the {difference.test_words(fail_above, level)}", file=sys.stderr)
+    return int(fails)

@@ -1,0 +1,544 @@
+"""Where two models disagree: over what each writes, then counted over Z; as text, in a notebook, as JSON."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from provlab import provenance
+from provlab.errors import InputError
+from provlab.modeldiff.answers import items_json, items_table, items_words
+from provlab.modeldiff.bootstrap import percentiles
+from provlab.modeldiff.comparison import BothDirections, Summary
+from provlab.modeldiff.disputed import Example, Output, Weighed
+from provlab.modeldiff.excess import TEST_LEVEL as LEVEL
+from provlab.modeldiff.excess import Apart, check_limit, too_short
+from provlab.modeldiff.items import Paired
+from provlab.modeldiff.outputs import (
+    INPUT,
+    apart_words,
+    by_z_table,
+    capital,
+    concentration,
+    enough,
+    excess_words,
+    finite,
+    groups_table,
+    lines_table,
+    loss_words,
+    marked,
+    number,
+    percent,
+    place,
+    seeds_words,
+)
+from provlab.modeldiff.pipeline import N_CHAINS
+from provlab.modeldiff.representative import LEAST_EFFECTIVE
+from provlab.plots.numbers import format_interval, format_number, format_range
+from provlab.report import views
+from provlab.report.card import OPEN, QUIET, RELATED, Card, cut, in_short
+
+if TYPE_CHECKING:
+    from provlab.modeldiff.marks import Panel
+    from provlab.plots import Figure
+
+_BINS = 40  # of a panel
+_SHOWN, _LONGEST = 4, 50  # lines on a card, and characters of one
+_ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
+_TERMS = "PD of A : PA of A : PA of B : PD of B"
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(views.Report):
+    """Two models, each judging what the other finds likely; shows itself in a notebook, prints as text.
+
+    Attributes
+    ----------
+    models
+        The two models, see `provlab.report.views.describe`: A and B.
+    z
+        The range of loss that makes an input one of a model's; None where there was no need of one.
+    weighed
+        A's side and B's: inputs in Z, what each writes, and examples.
+    apart
+        How far B is from A where both read the same, beside references.
+    floor
+        Largest difference of two losses (nats per token) that rounding alone makes, measured on these models: of what
+        each wrote token by token, read again all at once. A smaller D counts as 0.
+    parameters
+        As run.
+    words
+        How Z was chosen, which tokens inputs are made of, and what stands before them.
+    text_loss
+        Mean loss of the held-out text under A, under B, and B's less A's with its interval; None if no text was read.
+    exchange
+        The same by replica exchange, or why that gives no number; None if it was not asked for.
+    items
+        Questions with answers under both; None if none were given.
+    """
+
+    models: tuple[dict[str, Any], dict[str, Any]]
+    z: tuple[float, float] | None
+    weighed: tuple[Weighed, Weighed]
+    apart: Apart
+    floor: float
+    parameters: dict[str, Any]
+    words: dict[str, str]
+    text_loss: Sequence[Any] | None = None
+    exchange: Summary | str | None = None
+    items: Paired | None = None
+
+    @classmethod
+    def of_copies(
+        cls, models: tuple[dict[str, Any], dict[str, Any]], z: tuple[float, float] | None, parameters: dict[str, Any]
+    ) -> "Difference":
+        """A model and its own copy, byte for byte: they are equal, and nothing need be drawn."""
+        sides = Weighed.of_copy("A"), Weighed.of_copy("B")
+        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, {"z": "as given" if z else "not taken"})
+
+    @property
+    def copies(self) -> bool:
+        """Whether the two are one model, byte for byte."""
+        a, b = self.models
+        return bool(a["digest"] == b["digest"])
+
+    @property
+    def outputs(self) -> list[Output]:
+        """What A writes and what B writes: where the divergence is."""
+        return [side.output for side in self.weighed]
+
+    @property
+    def examples(self) -> list[tuple[Example, ...]]:
+        """Inputs of A and of B in Z, from both ends of D."""
+        return [side.examples for side in self.weighed]
+
+    @property
+    def seed(self) -> int:
+        """Seed of all draws."""
+        return int(self.parameters["seed"])
+
+    @cached_property
+    def compared(self) -> BothDirections | None:
+        """Both sides; None where a model has too few inputs in Z."""
+        a, b = (side.inputs for side in self.weighed)
+        return BothDirections(a, b, self.z, joint=self.parameters["mixed"]) if a and b and self.z else None
+
+    @cached_property
+    def summary(self) -> Summary | None:
+        """The numbers of the comparison."""
+        return self.compared.summary(seed=self.seed) if self.compared else None
+
+    @cached_property
+    def sides(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Numbers of A's inputs and of B's: estimates as value, low, high of the 95% interval."""
+        first, second = (self._side(k) for k in range(2))
+        return first, second
+
+    def _side(self, k: int) -> dict[str, Any]:
+        inputs, output = self.weighed[k].inputs, self.weighed[k].output
+        side = {
+            "model": self.models[k]["name"],
+            "text_loss": self.text_loss[k] if self.text_loss else None,
+            "written": 0 if self.copies else self.parameters["n"],
+            "worth": output.worth,  # equally weighted draws behind them
+            **{name: getattr(output, name) for name in ("divergence", "less_likely", "if_normal", "half", "by_z")},
+            "in_z": len(inputs.difference) if inputs else 0,
+            "effective": inputs.effective if inputs else 0.0,
+        }
+        names = ("log10_inputs", "common", "disagreement", "agreement", "quantiles")
+        if not side["effective"] >= LEAST_EFFECTIVE:
+            return side | dict.fromkeys(names)
+        numbers = inputs.log10_numbers(np.random.default_rng(self.seed))
+        values = (
+            [float(numbers[0]), *map(float, percentiles(numbers[1:], inputs.n_chains))],
+            list(inputs.share(inputs.common, seed=self.seed)),
+            list(inputs.share(inputs.disagreement, seed=self.seed)),
+            list(inputs.share(~inputs.disagreement & (inputs.difference != 0), seed=self.seed)),
+            [float(value) for value in inputs.quantile([0.05, 0.5, 0.95])],
+        )
+        return side | dict(zip(names, values, strict=True))
+
+    @property
+    def carried(self) -> bool:
+        """Whether the draws of both models in Z are worth enough for a number."""
+        return self.compared is not None and all(side["effective"] >= LEAST_EFFECTIVE for side in self.sides)
+
+    @property
+    def equal(self) -> bool:
+        """Whether no draw tells the two models apart beyond rounding."""
+        return all(output.half is None for output in self.outputs)
+
+    def fails(self, above: float, level: float = LEVEL) -> bool:
+        """Whether the excess (`Apart.excess`) is above a number of nats per token, by a test of a level.
+
+        Parameters
+        ----------
+        above
+            The number.
+        level
+            The chance of a wrong answer if the excess is no larger: over seeds where there are references
+            (`provlab.modeldiff.excess.AmongSeeds.p`, a rank), else over pieces of what was read.
+
+        Raises
+        ------
+        InputError
+            The level is none, or nothing that was given can answer at it.
+        """
+        check_limit(above, level, len(self.parameters["references"]))
+        if not self.apart.seeds and not self.apart.has_interval:
+            raise InputError(f"{self.apart.where} is too short for a test: {self._short}")
+        return not self.equal and self.apart.p(above) <= level
+
+    def test_words(self, above: float, level: float) -> str:
+        """The test of `fails` in words, with its p-value."""
+        p = self.apart.p(above)
+        return f"{excess_words(self.apart)}; above {above:g} with p = {p:.2g}, level {level:g}"
+
+    def decision(self) -> dict[str, Any]:
+        """What a reader decides by, each part with its interval; `sentence` holds all of it, `answer` its first part.
+
+        Keys: equal (up to rounding), larger_than_another_seed (True, False, None where references are none or too few),
+        excess, rank_p, concentration and place (in words), text_costs.
+        """
+        seeds, output = self.apart.seeds, self.outputs[1]
+        first, *rest = (f"{words}." for _, words in self.findings())
+        return {
+            "equal": self.equal,
+            "larger_than_another_seed": None if self.equal or not seeds else seeds.larger(LEVEL),
+            "excess": seeds and seeds.excess,
+            "rank_p": seeds and seeds.p(0.0),
+            "concentration": "" if self.equal else concentration(output, "B"),
+            "place": "" if self.equal else place(output, "B"),
+            "text_costs": self.text_loss and finite(self.text_loss[2]),
+            **({"items": items_words(self.items)} if self.items and not self.equal else {}),
+            "answer": first,
+            "sentence": " ".join([first, *rest]),
+        }
+
+    def findings(self) -> list[tuple[str, str]]:
+        """Label and words of each finding, the answer first: what a card shows in parts, and a paragraph as a whole."""
+        if self.equal:
+            return [("equal", self._equal_words())]
+        seeds = ("seeds", seeds_words(self.apart, *(model["name"] for model in self.models)))
+        others = [
+            ("apart", apart_words(self.outputs[1])),
+            ("where", capital(place(self.outputs[1], "B"))),
+            ("text", f"On {self.apart.where} B's loss is {loss_words(self.text_loss[2])}" if self.text_loss else ""),
+            ("answers", items_words(self.items) if self.items else ""),
+        ]
+        ordered = [seeds, *others] if self.apart.seeds else [*others, seeds]
+        return [(label, words) for label, words in ordered if words]
+
+    def _equal_words(self) -> str:
+        if self.copies:
+            return "A and B are one model, byte for byte: they agree on every sequence of tokens, and nothing was drawn"
+        return (
+            f"A and B are equal up to rounding: none of {2 * self.parameters['n']:,} outputs tells them apart by more "
+            f"than {self.floor:.1e} nats per token"
+        )
+
+    def finding(self) -> list[str]:
+        """How far the two are apart, where, and which has more inputs in Z."""
+        if self.equal:
+            return [self.decision()["sentence"]]
+        forth, back = (f"{number(of.divergence)}{{}} and {concentration(of, side)}" for side, of in self._outputs())
+        sentences = [
+            f"KL(A || B), over what A writes, is {forth.format(' nats per token')}. "
+            f"KL(B || A), over what B writes, is {back.format('')}."
+        ]
+        if self.apart.references:
+            sentences.append(
+                f"A and B are {number(self.apart.both)} nats per token apart on {self.apart.where} (mean of both "
+                f"divergences). The {excess_words(self.apart)}."
+            )
+        return sentences + self._more_inputs()
+
+    def _more_inputs(self) -> list[str]:
+        """How many of B's inputs in Z there are for each of A's; nothing where the draws do not carry it."""
+        if not self.carried or self.compared is None:
+            return []
+        more, low, high = self.compared.log10_more(seed=self.seed)
+        open_ = " (the interval includes equality)" if low <= 0 <= high else ""
+        return [f"For each of A's inputs in Z, B has {_factor(more)} ({_factor(low)} to {_factor(high)}){open_}."]
+
+    def remedies(self) -> list[str]:
+        """What the draws do not carry, and what to change."""
+        if self.copies:
+            return []
+        summary = self.summary if self.carried and not self.equal else None
+        ratios = (
+            [("R3", summary.by_r3, " The ratio by counts needs no R3."), ("counts", summary.by_count, "")]
+            if summary
+            else []
+        )
+        return [
+            *filter(None, map(self._lacking, range(2))),
+            *[f"{self.apart.where} gives means without intervals: {self._short}."]
+            * bool(self.text_loss and not self.apart.has_interval),
+            *(f"No ratio by {by}: {of['error']}.{more}" for by, of, more in ratios if "error" in of),
+            *[f"Replica exchange gives no number: {self.exchange}."] * isinstance(self.exchange, str),
+        ]
+
+    def _lacking(self, k: int) -> str:
+        """Why there is no number of one model's inputs in Z, and what to change; empty where there is one."""
+        name, side, (in_z, drawn, low, high) = "AB"[k], self.sides[k], self.weighed[k].losses
+        if not side["in_z"]:
+            assert self.z is not None
+            return (
+                f"{name} has no number in Z: {side['model']} has {in_z} of {drawn} sequences with a loss in Z = "
+                f"[{self.z[0]:g}, {self.z[1]:g}], too few; most have {format_range(low, high, '.3g')}: move Z there, "
+                "write more, or, for lower losses, with tempers such as 1, 1.15, 1.3."
+            )
+        if side["effective"] >= LEAST_EFFECTIVE:
+            return ""
+        return (
+            f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
+            f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
+            f"{enough(self.parameters['n'], side['effective'])}, or move Z to losses that both models write often."
+        )
+
+    @property
+    def _short(self) -> str:
+        return too_short(len(self.apart.each), self.parameters["length"])
+
+    def assumptions(self) -> list[str]:
+        """What the numbers rest on."""
+        if self.copies or self.z is None:
+            return []
+        low, high = self.z
+        sentences = [
+            f"An input is a sequence of {self.parameters['length']} tokens. {self.words['tokens']} "
+            f"{self.words['start']}",
+            "A divergence over what a model writes counts each output as often as the model writes it, at temperature "
+            "1. It is the mean of the divergences of the laws of the next token, which never are negative; the nats of "
+            "an output are their sum over it.",
+            f"Z is {format_range(low, high)} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
+            "each counted once, and nearly all of these lie at its upper end; another Z gives others.",
+            "Each model wrote its inputs with known probability, so that weights are numbers of inputs and nothing has "
+            f"to converge; 95% intervals are by resampling {N_CHAINS} groups of draws."
+            + " Draws of both models are weighted as one sample of their mixture."
+            * self.parameters["mixed"],
+            "D = NLL of A - NLL of B says what the two disagree about, and neither which of them is right nor where "
+            f"they come from. Rounding alone moves it by up to {self.floor:.1e} nats per token here (losses of what "
+            "was written, token by token and read at once); a smaller D counts as 0.",
+        ]
+        if self.apart.references:
+            sentences.append(
+                "A reference is a model of A's recipe with another seed. If B were one more of them, all models would "
+                "be exchangeable, so that the rank is exact. The interval of the excess is Student's: it takes "
+                "distances as normal, and seeds that lie far out make it too narrow. Both are for the text or draws "
+                "that were read."
+            )
+        return sentences
+
+    def _both(self, name: str, write: Callable[[dict[str, Any]], str], needs: str) -> tuple[str, str, str]:
+        """A name, and A's and B's entry beside it; a dash where a side lacks what it needs."""
+        a, b = (write(side) if side[needs] is not None else "–" for side in self.sides)
+        return name, a, b
+
+    def written_rows(self) -> list[tuple[str, str, str]]:
+        """Name, A's and B's entry of each line of the table about what the models write."""
+        rows = [
+            ("loss of the held-out text", lambda s: f"{s['text_loss']:.3f}", "text_loss"),
+            ("distance of the other from it (nats per token)", lambda s: number(s["divergence"]), "divergence"),
+            ("share of its outputs that carries half of that", lambda s: percent(s["half"]), "half"),
+            ("share that the other finds less likely", lambda s: percent(s["less_likely"]), "half"),
+            ("  expected of any two models so far apart", lambda s: f"{s['if_normal']:.1%}", "half"),
+        ]
+        of_text, *others = (self._both(*row) for row in rows)
+        if not self.text_loss:
+            return others
+        return [of_text, ("  B's minus A's", "", number(self.text_loss[2])), *others]
+
+    def rows(self) -> list[tuple[str, str, str]]:
+        """Name, A's and B's entry of each line of the table of counts over Z."""
+        whose = "draws of both models" if self.parameters["mixed"] else "its draws"
+        rows = [
+            (f"sequences it wrote; {whose} in Z", lambda s: f"{s['written']:,}; {s['in_z']:,}", "written"),
+            ("worth equal draws", lambda s: f"{s['effective']:,.0f}", "written"),
+            ("log10 of its inputs in Z", lambda s: _interval(s["log10_inputs"]), "quantiles"),
+            ("of them in Z for the other too", lambda s: percent(s["common"]), "quantiles"),
+            ("PD: the other finds them less likely", lambda s: percent(s["disagreement"]), "quantiles"),
+            (
+                "D at 5%, 50%, 95%",
+                lambda s: ", ".join(format_number(value, "+.3g") for value in s["quantiles"]),
+                "quantiles",
+            ),
+        ]
+        return [self._both(*row) for row in rows]
+
+    def distances(self) -> views.Table:
+        """Divergences where the models read the same, with those of references below them."""
+        rows = [("A and B", number(self.apart.forth), number(self.apart.back), "")]
+        rows += [
+            (f"A and {row.model}", number(row.forth), number(row.back), number(row.farther))
+            for row in self.apart.references
+        ]
+        header = (f"nats per token, on {self.apart.where}", "KL(A || .)", "KL(. || A)", "A and B farther by")
+        if not self.apart.references:
+            return views.Table(header[:3], [row[:3] for row in rows])
+        return views.Table(header, rows)
+
+    def ratios(self) -> list[tuple[str, str]]:
+        """The ratio of Equation 7 by each normalisation, and by replica exchange."""
+        ratios = []
+        if self.carried and self.summary:
+            ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)]
+        if isinstance(self.exchange, Summary):
+            ratios += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
+        return [(name, ratio_text(ratio)) for name, ratio in ratios]
+
+    def picture(self) -> views.Table:
+        """Both histograms of D in text: bars of each side's share in some bins; errors as of `figure`."""
+        assert self.compared is not None
+        bars = panel("", self.compared, tail=0.01, seed=self.seed, bins=_ROWS)
+        both = [side[0] / (side[0].sum() or 1.0) for side in (bars.a, bars.b)]  # each of its own inputs
+        unit = max(side.max() for side in both) / _BAR or 1.0
+        rows = [
+            (format_range(low, high, "+.3g"), "#" * round(a / unit), "#" * round(b / unit))
+            for low, high, a, b in zip(bars.edges[:-1], bars.edges[1:], *both, strict=True)
+        ]
+        header = ("D, nats per token", "A's inputs".ljust(_BAR), "B's inputs".ljust(_BAR))
+        return views.Table(header, rows, right=(0,), in_text_alone=True)
+
+    def title(self) -> str:
+        """Both models and the seed."""
+        a, b = self.models
+        return f"{a['source']} (A)  against  {b['source']} (B), seed {self.seed}"
+
+    def parts(self) -> list[views.Part]:
+        """The decision, what the models write, counts over Z, what is not to be relied on, assumptions."""
+        lists = {"Not to be relied on": self.remedies(), "Assumed": self.assumptions()}
+        beside = [views.Listed(title, sentences) for title, sentences in lists.items() if sentences]
+        sentence = self.decision()["sentence"]
+        if self.copies:
+            return [sentence]
+        if self.equal:
+            return [sentence, views.Table(["", "A", "B"], self.written_rows()), *beside]
+        header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
+        inputs = [
+            (side, format_number(example.difference, "+.3f"), marked(example))
+            for side, examples in zip("AB", self.examples, strict=True)
+            for example in examples
+        ]
+        ratios = [views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []
+        return [
+            sentence,
+            *([items_table(self.items)] if self.items else []),
+            views.Table(["over what each model writes", "A", "B"], self.written_rows()),
+            views.Folded("Lines that the other model disputes most", [lines_table(self.outputs)]),
+            views.Folded("Groups of disputed outputs", [groups_table(self.outputs)]),
+            views.Folded(
+                "The distance by range of loss, and on one text", [by_z_table(self.outputs), self.distances()]
+            ),
+            views.Folded(
+                "Counts of inputs, the paper's question",
+                [
+                    "Each input in Z counts once, however rarely a model writes it.",
+                    *self._more_inputs(),
+                    views.Table(["over inputs in Z", "A", "B"], self.rows()),
+                    *ratios,
+                    *[views.Table(["inputs of", "D, both ends", header], inputs, right=(1,))] * bool(inputs),
+                ],
+            ),
+            *beside,
+        ]
+
+    def card(self) -> Card:
+        """The findings one by one, first what could be decided, and the lines that the other disputes most."""
+        (_, answer), *findings = self.findings()
+        lines = sorted(
+            ((side, line) for side, output in self._outputs() for line in output.lines), key=lambda pair: -pair[1].nats
+        )
+        rows = [(side, f"{line.nats:.1f}", cut(line.example.text, _LONGEST)) for side, line in lines[:_SHOWN]]
+        table = views.Table(("written by", "nats", "what the other disputes most"), rows, right=(1,))
+        mind = [("mind", in_short(self.remedies(), 210))] if self.remedies() else []
+        a, b = (model["source"] for model in self.models)
+        tones = {True: RELATED, None: QUIET if self.equal else OPEN, False: QUIET}
+        tone = tones[self.decision()["larger_than_another_seed"]]
+        remarks = [*((label, f"{words}.") for label, words in findings), *mind]
+        return Card(f"{a} (A) and {b} (B): {answer}.", tone, [table] * bool(rows), remarks)
+
+    def _outputs(self) -> Iterator[tuple[str, Output]]:
+        return zip("AB", self.outputs, strict=True)
+
+    def drawn(self) -> "Figure | None":
+        """Both histograms of D over the same bins; None where one side has too few inputs."""
+        from provlab.modeldiff.marks import differences
+
+        if not self.carried or self.compared is None or self.equal:
+            return None
+        return differences(
+            [panel("", self.compared, tail=0.001, seed=self.seed)],
+            labels=("A's inputs", "B's inputs"),
+            xlabel="D = NLL of A - NLL of B (nats per token)",
+            caption=f"Left of zero {self.models[1]['name']} (B) finds an input less likely than "
+            f"{self.models[0]['name']} (A) does; right of zero B finds it more likely. Heights count inputs, in units "
+            "of all of A's, and bands are 95% intervals.",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for machines (see the README for the keys)."""
+        known = self.compared if self.carried else None
+        bars = known and panel("", known, tail=0.001, seed=self.seed)
+        rho = bars and {"edges": finite(bars.edges), "a": list(map(finite, bars.a)), "b": list(map(finite, bars.b))}
+        return {
+            "schema": "provlab.diff/2",
+            "models": list(self.models),
+            "parameters": self.parameters,
+            "seed": self.seed,
+            "versions": provenance.versions(),
+            "z": self.z and list(self.z),
+            "z_chosen": self.words["z"],
+            "rounding": self.floor,
+            "decision": self.decision(),
+            "sides": list(self.sides),
+            "lines": [[asdict(line) for line in output.lines] for output in self.outputs],
+            "groups": [[asdict(group) for group in output.groups] for output in self.outputs],
+            "text_loss_apart": self.text_loss and finite(self.text_loss[2]),
+            "log10_more": known and finite(known.log10_more(seed=self.seed)),
+            "apart": self.apart.to_json(),
+            "items": self.items and items_json(self.items),
+            "summary": asdict(self.summary) if known and self.summary else None,
+            "exchange": asdict(self.exchange) if isinstance(self.exchange, Summary) else self.exchange,
+            "rho": rho,
+            "examples": [[asdict(example) for example in examples] for examples in self.examples],
+            "finding": " ".join(self.finding()),
+            "remedies": self.remedies(),
+            "assumptions": self.assumptions(),
+        }
+
+
+def panel(title: str, compared: BothDirections, *, tail: float, seed: int, bins: int = _BINS) -> "Panel":
+    """Both directions over common bins that hold all but a share `tail` at either end, scaled so that A's sum to 1."""
+    from provlab.modeldiff.marks import Panel
+
+    ends = np.concatenate([side.quantile([tail, 1 - tail]) for side in (compared.a, compared.b)])
+    reach = 1.05 * np.nanmax(np.abs(ends)) or 1.0  # a side without draws has no quantile
+    edges = reach * np.arange(-bins, bins + 1, 2) / bins  # 0 itself is an edge
+    return Panel(title, edges, *(compared.rho(side, edges, "count", seed=seed) for side in ("A", "B")))
+
+
+def ratio_text(ratio: Mapping[str, Any]) -> str:
+    """Write a ratio with its intervals, or why there is none."""
+    if "error" in ratio:
+        return "none: R3 holds too few draws" if "R3" in ratio["error"] else str(ratio["error"])
+    shown = [
+        format_number(v, ".2f")
+        if low is not None and low == high
+        else format_interval(v, low, math.inf if high is None else high, ".2f").replace("inf", "∞")
+        for v, low, high in zip(ratio["value"], ratio["low"], ratio["high"], strict=True)
+    ]
+    return " : ".join(shown) + ("" if ratio["reference"] == "PD_AB" else f" relative to {ratio['reference']}")
+
+
+def _factor(log10: float) -> str:
+    return f"{10**log10:.3g}" if abs(log10) < 4 else f"10^{log10:.1f}"
+
+
+def _interval(values: list[float]) -> str:
+    value, low, high = values
+    return format_interval(value, low, high, ".2f")

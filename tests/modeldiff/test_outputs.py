@@ -1,0 +1,101 @@
+"""Sentences on what two models write: a direction in words, and no statement that few outputs bear out."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from provlab.modeldiff.answers import items_words
+from provlab.modeldiff.disputed import Cluster, Example, Output
+from provlab.modeldiff.excess import AmongSeeds, AnotherSeed, Apart
+from provlab.modeldiff.items import Answered, Paired
+from provlab.modeldiff.outputs import loss_words, marked, number, percent, place, seeds_words
+from provlab.plots import format_interval, format_log10_p, format_number
+from provlab.report import views
+
+INF = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("apart", "words"),
+    [
+        ([0.64, 0.6, 0.68], "0.640 (0.600 to 0.680) nats per token higher than A's (perplexity 1.9 times A's)"),
+        ([-0.256, -0.406, -0.119], "0.256 (0.119 to 0.406) nats per token lower than A's (perplexity 0.774 times A's)"),
+        ([0.01, -0.02, 0.04], "not shown to differ from A's: the difference is 0.010 (-0.020 to 0.040) nats per token"),
+        ([-0.5, -INF, INF], "not shown to differ from A's: the difference is -0.5 (no interval) nats per token"),
+        (
+            [0.5, float("nan"), float("nan")],
+            "not shown to differ from A's: the difference is 0.5 (no interval) nats per token",
+        ),
+    ],
+)
+def test_a_loss_is_higher_or_lower_and_never_a_negative_cost(apart, words):
+    assert loss_words(apart) == words
+
+
+def answers(wrong, right, cost):
+    turned = [(True, False)] * wrong + [(False, True)] * right + [(True, True)] * (100 - wrong - right)
+    return Paired(tuple(Answered(str(k), "", "", both, (1.0, 1.0 + cost), (0.0, 0.0)) for k, both in enumerate(turned)))
+
+
+def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
+    few, many = items_words(answers(7, 10, -0.2)), items_words(answers(20, 2, 0.2))
+    for words in (
+        "B 93.0%, a change of +3.0 (-5.2 to +11.1) points. 7 turned wrong",
+        "not shown to be more than chance changes",
+        "lower than A's",
+    ):
+        assert words in few
+    for words in ("2 right, more than chance changes (McNemar", "higher than A's"):
+        assert words in many
+
+
+def test_where_a_group_parts_is_said_if_most_of_it_does():
+    share = (0.2, 0.1, 0.3)
+    output = Output(share, share, 0.5, 100.0, groups=(Cluster(("a", "b"), share, share, ("'1'", 0.05), ()),))
+    assert "part first" not in place(output, "B")  # at a token where 5% do, 95% do not
+    often = replace(output, groups=(replace(output.groups[0], first=("U", 0.72)),))
+    assert "in 72% of these outputs the two models part first at 'U'" in place(often, "B")
+
+
+def test_a_share_that_was_seen_is_not_zero():
+    assert percent([1 / 4000, 0.0, 0.0014]) == "<0.1% (0.0% to 0.1%)"
+    assert percent([0.0, 0.0, 0.0014]).startswith("0.0%")
+
+
+def test_no_number_is_minus_zero():
+    assert format_number(-0.0004, ".2f") == "0.00"
+    assert format_number(-0.0004, "+.1%") == "+0.0%"
+    assert format_interval(0.004, -0.004, 0.01, ".2f") == "0.00 (0.00 to 0.01)"
+    assert format_log10_p(-0.01) == "0.0"
+    assert number([0.5, -0.0001, 0.9]) == "0.500 (0.000 to 0.900)"
+    example = Example("line", 0.0, 1.0, "a", (("a", -0.001),))
+    assert "D = +0.00" in marked(example).html
+
+
+def test_reports_write_an_interval_by_one_formatter():
+    """A number that is written by hand can be minus zero: no f-string of a report joins two of them by `to`."""
+    by_hand = re.compile(r"\{[^{}\n]*:[^{}\n]*\.\d+[fg%]\}[^{}\n]* to \{")
+    for path in sorted(Path(views.__file__).parent.glob("*.py")):
+        assert not by_hand.search(path.read_text(encoding="utf-8")), path.name
+
+
+def beside_seeds(distances):
+    """What a report says of B beside other seeds, from the mean distances of A, B and the references."""
+    rows = tuple(AnotherSeed(str(k), [0.0] * 3, [0.0] * 3, [0.0] * 3) for k in range(len(distances) - 2))
+    apart = Apart("the text", [0.0] * 3, [0.0] * 3, [0.0] * 3, np.zeros(15), rows, AmongSeeds(distances))
+    return seeds_words(apart, "a", "b")
+
+
+def test_a_model_is_called_the_farthest_where_it_is():
+    """Second of 62, p is 0.03: larger than another seed's, and one seed lies farther."""
+    rest = tuple(0.1 + 0.001 * k for k in range(60))
+    second = beside_seeds((0.1, 1.0, 2.0, *rest[:-1]))
+    assert "is larger than another seed's (its rank among 62 models, p = 0.032)" in second
+    assert "farthest" not in second
+    assert "may be larger than another seed's (the farthest among 4 models, as one of 4 is" in beside_seeds(
+        (1, 5, 2, 1)
+    )
+    assert "is not shown to be larger than another seed's" in beside_seeds((1.0, 2.0, 5.0, 1.0))
