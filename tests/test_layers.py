@@ -26,11 +26,12 @@ PROFILES = [path.stem for path in (PROJECT / "notebooks" / "profiles").glob("*.y
 # what costs seconds to import, and the modules that may do so when they are imported themselves; all others import it
 # in the function that needs it, so that a comparison of weights waits for none of them
 SLOW = "torch|transformers|matplotlib|seaborn|pandas|huggingface_hub"
-OURS = "models|statistics|engine|report|plots|cli|commands|api|diffing|provenance|errors|files|lazy"
-QUICK = rf"provlab(_study)?(\.({OURS})\b.*)?"
-WAITING = ["models.activations", "models.running", "models.predictions", "models.formats.pickled", "models.disguise"]
-WAITING += [r"models.attacks\..*", "models.by_blocks", "models.examples"]
-WAITING += ["models.hub", "models.asking", "models.loading", "models.precision", "models.tokenizing"]
+OURS = "reading|running|statistics|engine|report|plots|cli|commands|api|studying|provenance|errors|files|lazy"
+LEAVES = r"formats\.\w+|further\.\w+|\w+\.command|\w+\.door"
+QUICK = rf"provlab(_study)?(\.({OURS})\b.*|\.({LEAVES}))?"
+WAITING = ["running.activations", "running.forward", "running.predictions", "reading.files.pickled"]
+WAITING += ["reading.by_blocks", "reading.examples", "reading.hub", "reading.asking", "reading.loading"]
+WAITING += ["reading.tokenizing"]
 WAITING += ["report.study_report", r"plots\..*"]
 MAY_WAIT = rf"provlab\.({'|'.join(WAITING)})"
 
@@ -136,13 +137,17 @@ def test_an_experiment_is_a_notebook_and_a_folder():
 @pytest.mark.parametrize(
     ("module", "code"),
     [
-        ("provlab/models/x", "from provlab.statistics import get"),
-        ("provlab/models/x", "from provlab import zoo"),
-        ("provlab/models/x", "def f():\n    import provlab.inference.pvalues"),
+        ("provlab/reading/x", "from provlab.statistics import get"),
+        ("provlab/reading/x", "from provlab import zoo"),
+        ("provlab/reading/x", "def f():\n    import provlab.inference.pvalues"),
         ("provlab/inference/x", "from transformers import AutoModel"),
         ("provlab/statistics/x", "from provlab.engine.store import Store"),
         ("provlab/zoo/x", "from provlab.inference import pvalues"),
         ("provlab/plots/x", "from provlab.report import Comparison"),
+        ("provlab/report/x", "from provlab.modeldiff import sampler"),
+        ("provlab/cli/x", "from provlab import zoo"),
+        ("provlab/forest/x", "from provlab.modeldiff import sampler"),
+        ("provlab/further/x", "def f():\n    from provlab import planning"),
         ("provlab/engine/x", "try:\n    from provlab import api\nexcept ImportError:\n    pass"),
         ("provlab_study/publishing/x", "from provlab_study.power import measure"),
         ("provlab_study/miqu/x", "from provlab_study.power import measure"),
@@ -170,13 +175,14 @@ def test_a_planted_arrow_is_seen(tmp_path, module, code):
 @pytest.mark.parametrize(
     ("module", "code", "planted"),
     [
-        ("models/weights", "import torch", True),
+        ("reading/weights", "import torch", True),
         ("statistics/phi_u", "try:\n    from torch.nn import Linear\nexcept ImportError:\n    pass", True),
         ("report/views", "import pandas as pd", True),
         ("cli/x", "class X:\n    import matplotlib.pyplot", True),
-        ("models/weights", "def f():\n    import torch", False),
-        ("models/weights", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", False),
-        ("models/activations", "import torch", False),
+        ("reading/weights", "def f():\n    import torch", False),
+        ("reading/weights", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", False),
+        ("running/activations", "import torch", False),
+        ("zoo/command", "import torch", True),
     ],
 )
 def test_a_planted_slow_import_is_seen(tmp_path, module, code, planted):

@@ -4,12 +4,16 @@
   with ``locate(name) -> Path``. It may have ``expand(name) -> list of names``, which says what a name such as ``*``
   stands for; ``names()``, which lists those that a shell completes; ``check(name)``, which refuses a name that it does
   not have before any work is done for others; ``prepare(names)``, which makes what is missing together;
-  ``parent(name) -> (source or None, label)``, or None where that is unknown; and ``text() -> str``, prose that none of
-  its models was trained on. A function alone locates.
+  ``parent(name) -> (source or None, label)``, or None where that is unknown; ``untrained(name) -> str or None``, how a
+  model that is not there yet comes to be; and ``text() -> str``, prose that none of its models was trained on. A
+  function alone locates.
 - `CONTAINERS`: kinds of files of weights, each a `provlab.reading.files.container.Format`, named by the files' ending.
 - `FORMATS`: modules that read weights which are not plain, ``codes``, ``adapter`` and ``part`` of a model; `CODES` of
   each are the names of the codes that it reads.
 - `COMMANDS`: modules with ``command``, a command of click.
+- `DOORS`: questions beyond those of the core. A module with the function of this name; `SCHEMA`, the form of its JSON;
+  and ``ask_again(sources, kept, **arguments)``, which asks without a store, what it must keep in the folder `kept`.
+  That of ``diff`` has ``trial``, which plans try.
 - `STATISTICS`: subclasses of `provlab.statistics.base.Statistic`: tests and scores, which help and reports list.
 - `MEASUREMENTS`: the same, of what is no test: found by name alone.
 """
@@ -28,6 +32,7 @@ SCHEMES = "provlab.schemes"
 CONTAINERS = "provlab.containers"
 FORMATS = "provlab.formats"
 COMMANDS = "provlab.commands"
+DOORS = "provlab.doors"
 STATISTICS = "provlab.statistics"
 MEASUREMENTS = "provlab.measurements"
 
@@ -44,6 +49,12 @@ def hook(scheme: str, what: str) -> Callable[..., Any] | None:
     loaded = point.load() if point else None
     function: Callable[..., Any] | None = getattr(loaded, what, loaded if what == "locate" else None)
     return function
+
+
+def door(name: str) -> Any:
+    """Return the module that answers a question which is none of the core's; None if no door has that name."""
+    point = named(DOORS).get(name)
+    return point.load() if point else None
 
 
 def reader(name: str, source: str) -> Any:

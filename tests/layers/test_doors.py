@@ -41,15 +41,6 @@ def test_a_planted_import_of_a_leaf_is_named(monkeypatch, capsys):
     assert "compare by phi_u reaches provlab.zoo.kinds, a leaf\n" in capsys.readouterr().out
 
 
-def test_an_entry_point_whose_module_is_no_leaf_is_named():
-    text = (doors.ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert doors.unnamed(text) == []
-    point = '[project.entry-points."provlab.containers"]'
-    assert doors.unnamed(text.replace(point, f'{point}\nnpz = "provlab.reading.files.npz:FORMAT"')) == [
-        "provlab.reading.files.npz"
-    ]
-
-
 def test_lines_of_code_are_code():
     docstring, call = '"""Docstring."""', "f(\n    1\n)"
     text = f"{docstring}\n\n# a comment\nx = 1  # one\n\n\ndef f(x):\n    {docstring}\n    return x\n\n\n{call}\n"

@@ -1,7 +1,7 @@
 """phi_l2 compared with a naive PERMTEST that permutes whole models by hand.
 
-Nothing here goes through `provlab.reading.symmetry` or inner products: the tensors are read by safetensors, and permuted
-axis by axis after Table 4 of the paper (Appendix B), a piece of an axis at a time.
+Nothing here goes through `provlab.reading.symmetry` or inner products: the tensors are read by safetensors, and
+permuted axis by axis after Table 4 of the paper (Appendix B), a piece of an axis at a time.
 """
 
 import json

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import rich_click as click
 
-from provlab import zoo
+from provlab import plugins
 from provlab.cli import delivery, options, sources
 from provlab.cli.command import Command
 from provlab.cli.screen import show
@@ -67,7 +67,7 @@ def command(
     lossy = any(not catalogue.Step.read(kind).attack.exact for kind in kinds or ())
     model, *donors = (Checkpoint.open(name, allow_pickle=allow_pickle) for name in (source, *others))
     if text is None:
-        text = zoo.held_out_text("prose") if lossy else ""
+        text = (plugins.default_text() or "") if lossy else ""
     made = disguise(model, Path(folder), seed=seed or 0, kinds=kinds, others=donors, text=text)
     changed = "outputs unchanged" if made.difference_saved is not None else "outputs changed"
     show(

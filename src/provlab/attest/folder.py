@@ -13,24 +13,29 @@ from decimal import Decimal, InvalidOperation
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from provlab import machine, provenance
+from provlab import machine, plugins, provenance
 from provlab.api import compare
 from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_text, pedigree, predicate, statement
 from provlab.errors import EvidenceError, one_line
 from provlab.files import atomic_folder
-from provlab.forest.door import tree
-from provlab.forest.result import SCHEMA as TREE
-from provlab.forest.result import Forest
-from provlab.modeldiff.door import diff
-from provlab.modeldiff.report import Difference
 from provlab.reading.checkpoint import Checkpoint, identical
 from provlab.reading.part import split
 from provlab.report import views
-from provlab.report.comparison import Comparison
 
-Answer = Comparison | Forest | Difference
+if TYPE_CHECKING:
+    from provlab.report.card import Card
+
+
+class Answer(Protocol):
+    """What a question comes to: of `compare`, and of each door that `provlab.plugins` names."""
+
+    def to_json(self) -> Json: ...
+    def to_page(self, below: Sequence[Any] = ()) -> str: ...
+    def card(self) -> "Card": ...
+
+
 SCHEMA = "provlab.evidence/1"
 PAGE, RESULT, STATEMENT, PEDIGREE = "index.html", "result.json", "statement.json", "pedigree.cdx.json"
 #: keys of a result that say where models lay and what computed them, and not what they are
@@ -48,7 +53,7 @@ def write(folder: Path, question: str, arguments: Mapping[str, Any], result: Ans
     folder
         One that was there is replaced.
     question
-        "compare", "tree" or "diff".
+        "compare", or the name of a door that `provlab.plugins` finds: "tree", "diff".
     arguments
         Its keyword arguments, JSON-able; `allow_pickle` is left to those who recompute it.
     result
@@ -112,9 +117,10 @@ def read(folder: Path) -> Json:
         if content["schema"] != SCHEMA:
             raise EvidenceError(f"{RESULT} is {content['schema']}, not {SCHEMA}: another version of provlab wrote it")
         result = content["result"]
-        if content["question"] == "tree" and result["schema"] != TREE:
-            made = f"provlab {result['versions']['provlab']}"
-            raise EvidenceError(f"the tree is {result['schema']}, and this one writes {TREE}: verify it by {made}")
+        if content["question"] != "compare" and result["schema"] != (ours := _door(content["question"]).SCHEMA):
+            made = f"{result['schema']}, and this one writes {ours}"
+            by = f"provlab {result['versions']['provlab']}"
+            raise EvidenceError(f"the {content['question']} is {made}: verify it by {by}")
         again = {STATEMENT: statement(content, hashes)}
         if PEDIGREE in hashes and find_spec("cyclonedx"):
             again[PEDIGREE] = json.loads(pedigree(content))
@@ -195,16 +201,22 @@ def _at_commit(model: Json) -> str:
     return f"{at}::{piece}" if piece else at
 
 
+def _door(question: str) -> Any:
+    """The module that answers a question which is none of the core's."""
+    if (door := plugins.door(question)) is None:
+        raise EvidenceError(f"the question {one_line(repr(question), 40)} is none that this provlab answers")
+    return door
+
+
 def _answer(content: Json, sources: Sequence[str], allow_pickle: bool) -> Answer:
     """Ask the question again; nothing that was kept of it counts."""
     settings = {**content["arguments"], "allow_pickle": allow_pickle}
     try:
-        if content["question"] == "tree":
-            return tree(sources, store=None, progress=False, **settings)
         if content["question"] == "compare":
             return compare(*sources, store=None, progress=False, **settings)
-        with TemporaryDirectory() as results:
-            return diff(*sources, results=results, progress=False, **settings)
+        with TemporaryDirectory() as kept:
+            again: Answer = _door(content["question"]).ask_again(sources, Path(kept), **settings)
+            return again
     except TypeError as error:
         raise EvidenceError(f"the arguments in {RESULT} are not those of the question: {one_line(error)}") from error
 

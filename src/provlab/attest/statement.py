@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from provlab import statistics as registry
-from provlab.forest.result import SHOWN
 from provlab.report.decide import REJECTIONS
 from provlab.report.lineage import short_names
 
+SHOWN = "shown"  # in the JSON of a tree, of the parent that an edge names
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:provlab:evidence:1"
 COMMANDS = (

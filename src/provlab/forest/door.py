@@ -15,9 +15,11 @@ from provlab.engine.table import PairRecord
 from provlab.errors import InputError, NotComparableError, nearest
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
-from provlab.forest.result import Family, Forest, bridge
+from provlab.forest.result import SCHEMA, Family, Forest, bridge
 from provlab.statistics.options import Options
 from provlab.studying import expand, train_missing
+
+__all__ = ["SCHEMA", "ask_again", "tree"]
 
 
 def tree(
@@ -81,3 +83,8 @@ def tree(
     bar, failed = log10_bar(len(models), LEVEL), tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error)
     about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly
     return Forest(described(opened), *about)
+
+
+def ask_again(sources: Sequence[str], kept: Path, **arguments: Any) -> Forest:
+    """Ask without a store, as a report is recomputed; `SCHEMA` is the form of its JSON."""
+    return tree(sources, store=None, progress=False, **arguments)

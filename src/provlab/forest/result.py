@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from provlab import plots, provenance
+from provlab import provenance
 from provlab import statistics as registry
 from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
@@ -274,7 +274,9 @@ class Forest(views.Report):
     def drawn(self) -> "Figure":
         """Return the picture."""
         edges = [(e.a, e.b, e.relation, e.joined == ESTIMATED, e.directed is not None) for e in self.edges]
-        return plots.forest(self.sources, edges, short_names(self.sources))
+        from provlab.forest.marks import forest  # which draws, and brings matplotlib
+
+        return forest(self.sources, edges, short_names(self.sources))
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines."""

@@ -14,7 +14,7 @@ from provlab.errors import InputError, NotComparableError, ParameterError, Provl
 from provlab.files import cache_dir
 from provlab.kept import ArrayCache
 from provlab.machine import keep_freed_memory
-from provlab.modeldiff import excess, held_out, pipeline
+from provlab.modeldiff import excess, held_out, pipeline, trial
 from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.disputed import weigh
 from provlab.modeldiff.drawing import Pair, Range, draw
@@ -22,12 +22,14 @@ from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.items import answered
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
-from provlab.modeldiff.report import Difference
+from provlab.modeldiff.report import SCHEMA, Difference
 from provlab.modeldiff.representative import checked_range
 from provlab.modeldiff.tokens import SharedTokens, opening, shared_tokens
 from provlab.reading.checkpoint import identical
 from provlab.report.views import describe
 from provlab.statistics.options import Options
+
+__all__ = ["SCHEMA", "ask_again", "diff", "trial"]
 
 
 def diff(
@@ -233,3 +235,8 @@ def _tokens_compared(models: Sequence[SequenceModel]) -> str:
     if shared.moved:
         sentence += f"; {shared.moved:,} have another id in B and are paired by their strings"
     return sentence + "."
+
+
+def ask_again(sources: Sequence[str], kept: Path, **arguments: Any) -> Difference:
+    """Ask once more, draws in an empty folder, as a report is recomputed; `SCHEMA` is the form of its JSON."""
+    return diff(*sources, results=kept, progress=False, **arguments)

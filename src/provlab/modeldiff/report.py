@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from provlab.plots import Figure
 
 _BINS = 40  # of a panel
+SCHEMA = "provlab.diff/2"
 _SHOWN, _LONGEST = 4, 50  # lines on a card, and characters of one
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
@@ -486,7 +487,7 @@ class Difference(views.Report):
         bars = known and panel("", known, tail=0.001, seed=self.seed)
         rho = bars and {"edges": finite(bars.edges), "a": list(map(finite, bars.a)), "b": list(map(finite, bars.b))}
         return {
-            "schema": "provlab.diff/2",
+            "schema": SCHEMA,
             "models": list(self.models),
             "parameters": self.parameters,
             "seed": self.seed,

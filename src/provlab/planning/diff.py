@@ -7,27 +7,20 @@ tokens for what grows with the blocks, and with all of them for the vocabulary.
 
 import math
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
+from provlab import plugins
 from provlab.engine.timing import Taken
 from provlab.errors import InputError
-from provlab.modeldiff.generation import AT_ONCE, write
-from provlab.modeldiff.held_out import N_PIECES
-from provlab.modeldiff.nll import HELD, LOGITS, SequenceNll, sequence_nll
-from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.planning.stand_in import write_stand_in
 from provlab.planning.trial import FEW, kinds_of
-from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.model import Model
 
 TRIED = 16  # sequences
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_COPIES = 3  # of the logits of a step, in float32
 
 
 @dataclass(frozen=True)
@@ -95,10 +88,8 @@ def works(models: Mapping[str, Model], *, length: int, n: int, dtype: str, devic
 def _work(model: Model, length: int, n: int, dtype: str, block: "Rates", whole: "Rates") -> Work:
     anatomy = model.anatomy
     parameters = sum(math.prod(part.shape) for part in anatomy.parts)
-    written, judged = n, 2 * n + N_PIECES
-    chain = min(-(-n // N_CHAINS), AT_ONCE["cpu"])  # sequences written side by side, if their keys and values fit
-    each = length * 2 * anatomy.n_blocks * anatomy.width * _BYTES[dtype]
-    held = min(chain * each, HELD["cpu"]) + _COPIES * 4 * LOGITS["cpu"]
+    written, judged = _trial().sequences(n)
+    held = _trial().held(n, length, 2 * anatomy.n_blocks * anatomy.width * _BYTES[dtype])
     clock, cpu = (
         sum(
             sequences * (getattr(beside, kind) + (anatomy.n_blocks - 1) * getattr(of_block, kind)) / TRIED
@@ -114,33 +105,21 @@ def _work(model: Model, length: int, n: int, dtype: str, block: "Rates", whole: 
 Rates = tuple[Taken, Taken]
 
 
+def _trial() -> Any:
+    """What `provlab.diff` says of its work."""
+    if (door := plugins.door("diff")) is None:
+        raise InputError("diff is not installed; install provlab again")
+    return door.trial
+
+
 def _tried(model: Model, length: int, dtype: str, device: str) -> tuple[Rates, Rates]:
     """Rates of one block with few tokens, and with all of them."""
+    trial = _trial()
     with tempfile.TemporaryDirectory(prefix="provlab-trial-") as scratch:
         readers = []
         for tokens in (FEW, None):
             folder = write_stand_in(model, Path(scratch) / str(tokens), vocabulary=tokens, seed=0)
-            readers.append(_reader(folder, dtype, device))
-        _rates(readers[0], length)  # libraries are loaded, and kernels chosen
-        few, whole = (_rates(reader, length) for reader in readers)
+            readers.append(trial.reader(folder, dtype, device))
+        trial.rates(readers[0], TRIED, length)  # libraries are loaded, and kernels chosen
+        few, whole = (trial.rates(reader, TRIED, length) for reader in readers)
     return few, whole
-
-
-def _reader(folder: Path, dtype: str, device: str) -> SequenceNll:
-    import torch
-
-    return sequence_nll(Checkpoint.open(folder), device=device, dtype=getattr(torch, dtype))
-
-
-def _rates(reader: SequenceNll, length: int) -> Rates:
-    tokens = np.random.default_rng(0).integers(0, reader.vocabulary, (TRIED, length))
-    return (
-        _timed(lambda: write(reader, TRIED, length, tempers=[1.0], seed=0)),
-        _timed(lambda: reader(tokens)),
-    )
-
-
-def _timed(call: Callable[[], object]) -> Taken:
-    clock, cpu = time.perf_counter(), time.process_time()
-    call()
-    return Taken(time.perf_counter() - clock, time.process_time() - cpu)

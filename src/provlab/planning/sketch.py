@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from provlab import zoo
+from provlab import plugins
 from provlab.errors import CheckpointError, InputError, ProvlabError
 from provlab.planning.shapes import shape
 from provlab.planning.skeleton import Skeleton
@@ -79,11 +79,9 @@ def _model(source: str, allow_pickle: bool) -> tuple[Model, int]:
     if source.startswith(SHAPE):
         name = source.removeprefix(SHAPE)
         return model_of(shape(name.partition("#")[0]), name), 0
-    if source.startswith("zoo:"):
-        name, _, edition = source.removeprefix("zoo:").partition("@")
-        cards = zoo.status(edition or zoo.default_edition())
-        if name in cards and cards[name] is None:
-            raise CheckpointError(f"{source} is not trained yet; provlab zoo build {name} trains it")
+    scheme, _, name = source.partition(":")
+    if (untrained := plugins.hook(scheme, "untrained")) and (why := untrained(name)):
+        raise CheckpointError(f"{source} {why}")
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     missing = checkpoint.bytes_to_fetch()
     if missing and checkpoint.pickled:  # a pickle is fetched whole before its tensors are known

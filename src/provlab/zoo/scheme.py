@@ -10,6 +10,7 @@ from provlab.zoo.build import locate
 from provlab.zoo.recipes import Recipe, named
 
 __all__ = ["check", "expand", "locate", "names", "parent", "prepare", "recipe_of", "recipes_of", "text", "tree_order"]
+__all__ += ["untrained"]
 
 
 def expand(name: str) -> list[str]:
@@ -43,6 +44,13 @@ def prepare(models: Sequence[str]) -> None:
         with suppress(ProvlabError):  # what cannot be made becomes a record with its reason when it is opened
             known = zoo.families(edition)
             zoo.build([model for model in models if model in known], edition=edition)
+
+
+def untrained(name: str) -> str | None:
+    """Say of a model that is not trained yet how it becomes so; None for one that is there."""
+    model, _, edition = name.partition("@")
+    cards = zoo.status(edition or zoo.default_edition())
+    return f"is not trained yet; provlab zoo build {model} trains it" if cards.get(model, True) is None else None
 
 
 def parent(name: str) -> tuple[str | None, str] | None:

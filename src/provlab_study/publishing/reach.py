@@ -22,7 +22,7 @@ from provlab.files import sha256_file
 #: folder of each package
 ROOTS = {package.__name__: Path(str(package.__file__)).parent for package in (provlab, provlab_study)}
 COMMON = ("shared", "publishing", "commands")  # what of the study is no chapter
-BY_NAME = ("models", "plots", "statistics", "zoo")
+BY_NAME = ("reading", "running", "formats", "further", "plots", "statistics", "zoo")
 DATA = (".yml", ".toml", ".csv")
 
 
