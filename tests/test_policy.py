@@ -121,7 +121,7 @@ def test_what_a_pair_is_asked(models, new_model, save_model, tmp_path):
     assert policy.first(base, shallow, ["phi_u"]) == [policy.Asked("phi_u", all_blocks=True)]
     assert policy.first(base, shallow, ["phi_u"], blocks=[0]) == [policy.Asked("phi_u")]
     assert policy.further(base, stranger, usual, {}, []) == ["stream_score"]  # nothing in place could have rejected
-    able = {"phi_match_unsigned": Outcome(0.0, -1.0, (), floor=-50.0)}
+    able = {"phi_match_unsigned": Outcome(0.0, -1.0, (), -50.0)}
     assert policy.further(base, stranger, usual, able, []) == [policy.LOOK, "stream_score"]
     assert policy.further(base, stranger, usual, able, ["phi_unseen", "phi_u"]) == [policy.LOOK]  # what costs nothing
     assert policy.further(base, stranger, usual, able, ["phi_match"]) == []

@@ -11,7 +11,7 @@ from planted import comparison, record
 from provlab.report import decide
 from provlab.report.decide import NOT_REJECTED, ORDER, OUTCOMES, REJECTED, REJECTIONS, ROWS, SAME, UNTESTED
 from provlab.statistics import flaws, get
-from provlab.statistics.results import BlockResult, Detail
+from provlab.statistics.results import BlockResult
 
 NAMES = ("phi_u", "phi_h", "phi_match", "phi_match_unsigned", "phi_unseen", "phi_e", "phi_anchor")
 IN_ORDER, OF_ROWS = {"phi_u", "phi_h", "phi_e"}, {"phi_unseen", "phi_e"}
@@ -122,8 +122,8 @@ def test_the_files_and_the_function_stand_above_the_tests():
 def in_blocks(name, n=4, **outcome):
     """A record of n blocks of one index, or of all with all."""
     item = record(name, -0.2, **outcome)
-    blocks = tuple(BlockResult(k, 0.1, -0.2, Detail(floor=-300.0)) for k in range(n))
-    return type(item)(item.a, item.b, name, type(item.outcome)(0.1, -0.2, blocks, -300.0, item.outcome.detail))
+    blocks = tuple(BlockResult(k, 0.1, -0.2, -300.0) for k in range(n))
+    return type(item)(item.a, item.b, name, type(item.outcome)(0.1, -0.2, blocks, -300.0, None, item.outcome.detail))
 
 
 @pytest.mark.parametrize(

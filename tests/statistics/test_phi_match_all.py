@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from provlab.errors import NoUnitsError
-from provlab.report.family import reach
 from provlab.statistics import get
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match_all import EveryBlock
@@ -61,7 +60,7 @@ def test_strangers_are_strangers():
     assert min(log10_p) > -2
     assert all(value <= 0 for value in log10_p)
     able = outcome(model(*drawn(0, 256), 1), model(*drawn(50, 256), 2))
-    assert reach(able) < -50
+    assert able.reach < -50
 
 
 def test_imitations_that_write_next_to_nothing_are_not_evidence():
@@ -82,7 +81,7 @@ def test_units_whose_gate_is_their_up_row_say_nothing():
     tied = model(gate, gate, written, 1)
     found = outcome(tied, model(gate, gate, written, 2))
     assert found.log10_p == 0
-    assert reach(found) == 0
+    assert found.reach == 0
 
 
 def test_blocks_without_units_are_left_out():
