@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, UnknownArchitectureError, one_line
-from provlab.formats.source import Files
 from provlab.reading import sources
 from provlab.reading.architectures import described, sees
 from provlab.reading.files.container import FORMATS, TensorInfo
 from provlab.reading.files.dtypes import values
+from provlab.reading.files.source import Files
 from provlab.reading.weights import WeightFiles, read_json, unwrapped
 
 CONFIG, WEIGHTS, PICKLED = "adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"
@@ -83,7 +83,7 @@ def _exists(path: Path) -> bool:
 
 
 class Both:
-    """The files of a base and those of an adapter beside it, see `provlab.formats.source.Files`."""
+    """The files of a base and those of an adapter beside it, see `provlab.reading.files.source.Files`."""
 
     def __init__(self, base: Files, adapter: Files) -> None:
         self.base, self.adapter = base, adapter

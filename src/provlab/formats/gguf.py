@@ -24,7 +24,7 @@ from provlab.reading.language import class_of
 if TYPE_CHECKING:
     import gguf
 
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 FORMAT = Format("provlab.formats.gguf.GgufFile", "*.gguf", ending=".gguf")
 _LONGEST = 2**25  # bytes of a header: with the texts of the largest vocabularies some 2**23

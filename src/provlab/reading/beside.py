@@ -17,7 +17,7 @@ from provlab.reading.files.container import is_weights, parts_of
 from provlab.reading.weights import WeightFiles
 
 if TYPE_CHECKING:
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 _BYTES = 2**16  # of each tensor that are compared, as float32
 #: relative error of one number after rounding, by the less precise dtype; the exact bounds are half of these

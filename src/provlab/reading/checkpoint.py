@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 _schemes: dict[str, Callable[..., Path]] = {}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from provlab.reading.files.pickle_names import pickles
 
 if TYPE_CHECKING:
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
 _COMPARED = 2**26  # bytes of tensors that are compared with a pickle beside them

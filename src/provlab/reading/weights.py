@@ -26,7 +26,7 @@ from provlab.reading.files.dtypes import itemsize, values
 if TYPE_CHECKING:
     import torch
 
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 CONFIG = "config.json"
 #: what compilation, sharding and checkpointing of activations put into names, wherever they wrap a module

@@ -23,7 +23,7 @@ from provlab.reading.files.dtypes import itemsize
 from provlab.reading.files.pickle_names import PICKLES, pickles
 
 if TYPE_CHECKING:
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 
 class TensorInfo(NamedTuple):

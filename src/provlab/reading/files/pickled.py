@@ -23,7 +23,7 @@ from provlab.reading.files.dtypes import DTYPES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 #: under which of its keys a training checkpoint has the weights: fairseq, Lightning, DeepSpeed and others
 _INNER = ("model", "state_dict", "model_state_dict", "module")

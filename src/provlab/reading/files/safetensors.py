@@ -11,7 +11,7 @@ from provlab.reading.files.container import TensorInfo, damaged
 from provlab.reading.files.dtypes import BY_SAFETENSORS
 
 if TYPE_CHECKING:
-    from provlab.formats.source import Files
+    from provlab.reading.files.source import Files
 
 
 class SafetensorsFile:
