@@ -9,6 +9,7 @@ from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.errors import one_line
 from provlab.inference import power
+from provlab.measured import quoted
 from provlab.models.formats.dtypes import UNITS
 from provlab.plots.numbers import format_log10_p
 from provlab.report.family import LEVEL, FamilyOfTests
@@ -43,11 +44,8 @@ _CAUSES = ("a common ancestor", "a common initial draw", "a mask, noise or any c
 _ORDER = "hidden units of one put into the other's order, or those of both by one rule"
 _COPIED = "rows copied from one model into the other, which costs nothing"
 #: agreeing units of related models of the zoo write this share of the output of either, and more
-LEAST_OF_KIN = 0.4
-_FEW = (
-    f"In related models of the zoo it is {LEAST_OF_KIN:.0%} and more. Copies of the other's units that were joined to "
-    "a stranger look like this: on one pair of the zoo, copies that wrote 7% of the output cost 0.0003 nats, 30% 0.009."
-)
+LEAST_OF_KIN: float = quoted("joined").numbers["least"]
+_FEW = f"{quoted('joined').says()}."
 UNABLE = "Independence could not be tested: "
 _NO_DESCENT = "A common origin is not descent: the test does not say which cause it was, nor which model came first."
 _SCORE = "near 1 for related models of our zoo, disguised or not, and near 0 for independent ones"
