@@ -12,7 +12,7 @@ from small_notebooks import write
 from provlab_study.publishing import runner
 from provlab_study.publishing.evidence import WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.experiment import Run
-from provlab_study.publishing.judgement import Judgement, Shown
+from provlab_study.publishing.judgement import Judgement, Shown, truth
 from provlab_study.publishing.marks import MARKS, UNDECIDED
 from provlab_study.publishing.page import WIDGET, arrange
 from provlab_study.publishing.results import Results
