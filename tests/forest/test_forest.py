@@ -16,6 +16,7 @@ from provlab.engine.store import Store
 from provlab.errors import InputError, NotComparableError
 from provlab.forest import door as growing
 from provlab.forest import estimate, families, grow, measure, merges, root, rows
+from provlab.measured import quoted
 
 D = 32
 ABOUT = ("squares", "kurtosis", "gains")
@@ -328,7 +329,7 @@ def three(changed, distance, squares=(1.0, 1.0, 1.0), **shape):
 )
 def test_a_family_of_three_names_its_odd_one_with_its_count(changed, distance, odd):
     notes = [note for note in three(changed, distance).notes if note.startswith("Odd one out")]
-    words = f"Odd one out of three, an estimate: <{odd}> (right on 292 of 296 triples that have one, in 8 families of "
+    words = f"Odd one out of three, an estimate: <{odd}> ({quoted('triples').says()}). "
     assert [note[: len(words)] for note in notes] == [words] * (odd is not None)
 
 

@@ -323,6 +323,46 @@ def test_a_claim_that_no_sentence_rests_on_is_seen():
     assert unsaid(notebook) == ["I15"]
 
 
+def unshown(notebook):
+    """Tables that a summary names with `run.shown` and whose caption, or line, the page does not have."""
+    cells = [cell for cell in notebook.cells if "run.shown(" not in cell.source]
+    texts = [cell.source for cell in cells if cell.cell_type == "markdown"]
+    texts += [
+        node.value
+        for cell in cells
+        if cell.cell_type == "code"
+        for node in ast.walk(ast.parse(code(cell)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    tree = ast.parse("\n".join(code(cell) for cell in notebook.cells if "run.shown(" in cell.source))
+    names = {ast.unparse(node.targets[0]): node.value for node in ast.walk(tree) if isinstance(node, ast.Assign)}
+    calls = [
+        node.args[0] for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "run.shown"
+    ]
+    tables = [ast.literal_eval(names.get(ast.unparse(table), table)) for table in calls]
+    return [table for table in tables if not any(table in text for text in texts)]
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_each_table_that_a_summary_names_is_on_its_page(name):
+    assert unshown(load(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("evasion", "All dependent pairs, the second"), ("power", "so many blocks reach"), ("audit", "The control")],
+)
+def test_a_table_that_is_not_shown_is_seen(name, text):
+    notebook = load(name)
+    cell = next(
+        cell
+        for cell in notebook.cells
+        if cell.cell_type == "code" and f'"{text}' in cell.source and "run.shown(" in cell.source
+    )
+    cell.source = cell.source.replace(f'"{text}', '"Nowhere on this page')
+    assert unshown(notebook) != []
+
+
 # The checks themselves ------------------------------------------------------------------------------------------------
 
 

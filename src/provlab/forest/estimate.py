@@ -14,21 +14,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
+from provlab.measured import quoted
 from provlab.reading.anatomy import Anatomy
 
 #: weights of differences, second model less first: of ln squares of weights, ln kurtosis, and distance of gains from 1
 SCORE = (14.0, -8.0, 155.0)
-#: (least |score|, how many directions were right, of how many): pairs of which one is an ancestor, grown from seeds 100
-#: to 121 and 200. Below the first 133 of 157 are right, above `MOST_SCORE` there are 9: no direction is given there
-CALIBRATION = ((2.0, 96, 96), (4.0, 221, 221), (8.0, 194, 194), (16.0, 57, 57))
+#: (least |score|, how many directions were right, of how many): pairs of which one is an ancestor. Below the first many
+#: are wrong, and above `MOST_SCORE` there are few pairs: no direction is given there
+CALIBRATION: Sequence[tuple[float, int, int]] = quoted("score").numbers["rows"]
 MOST_SCORE = 32.0
-POPULATION = "pairs of tiny Llamas that AdamW trained for a short time, in 27 arms"
 #: width and blocks of its models, and up to how many times as wide and deep models count as like them: a choice. A
 #: direction by score is given to no others
 SHAPE, TIMES = (24, 2), 4
 UNCOUNTED = "no population like this one"
-#: counted on 8 models of each of 8 arms of the chapter, without merges and forgers, grown from seed 2000
-TRIPLES = "right on 292 of 296 triples that have one, in 8 families of tiny models that AdamW trained for a short time"
+#: counted on arms of the chapter without merges and forgers
+TRIPLES = quoted("triples").says()
 Edge = tuple[int, int]
 
 
@@ -101,4 +101,4 @@ def chance(score: float) -> str | None:
         return None
     _, right, n = known[-1]
     low, high = beta.ppf([0.025, 0.975], [right, right + 1], [n - right + 1, max(n - right, 1e-9)])
-    return f"right on {right} of {n} {POPULATION} (95%: {low:.1%} to {high:.0%})"
+    return quoted("score").says(right=right, n=n, low=low, high=high)

@@ -10,6 +10,7 @@ from provlab import provenance
 from provlab import statistics as registry
 from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
+from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
@@ -32,10 +33,7 @@ LEVELS = {
     FAMILIES: f"exact: family-wise error at most {LEVEL:g} over all pairs of models in one family",
     ROWS: "neighbours and order in time: exact up to rounding, unless forged; the parent may not be given",
     ROOT: "conditional on how families grow, or on the outgroup; the parent may not be given",
-    ESTIMATED: (
-        "an estimate: edges by changed rows, 206 of 231 right in the tiny Llamas that the rule was chosen on; the "
-        "parent may not be given"
-    ),
+    ESTIMATED: f"an estimate: {quoted('edges').says()}; the parent may not be given",
 }
 #: what each edge says
 RELATIONS = {

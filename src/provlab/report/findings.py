@@ -16,6 +16,7 @@ from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.errors import one_line
 from provlab.inference import power
+from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
 from provlab.report.card import joined
@@ -32,9 +33,8 @@ LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: outcome -> its key in the table of words
 KEYS = dict(zip(OUTCOMES, ("identical", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True))
 NAMES = {key: outcome for outcome, key in KEYS.items()}
-#: numbers of past runs, measured once on the default zoo: the least share of the output that agreeing units of
-#: related models write, and what units that were joined to a stranger cost
-LEAST_OF_KIN, JOINED = 0.4, "on one pair, copies that wrote 7% of the output cost 0.0003 nats, 30% 0.009"
+#: agreeing units of related models of the zoo write this share of the output of either, and more
+LEAST_OF_KIN: float = quoted("joined").numbers["least"]
 
 Finding = tuple[str, str]
 Reason = TypeVar("Reason", bound=Hashable)
@@ -312,7 +312,7 @@ class Verdict:
         share = shares.get(name, 1.0)
         return [
             *say("mind", "written", name=name, share=f"{share:.0%}"),
-            *say("mind", "few", share < LEAST_OF_KIN, least=f"{LEAST_OF_KIN:.0%}", joined=JOINED),
+            *say("mind", "few", share < LEAST_OF_KIN, joined=quoted("joined").says()),
         ]
 
     def _blocks_read(self) -> list[Finding]:

@@ -12,7 +12,7 @@ import ast
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, datetime
 from html import escape
@@ -24,7 +24,7 @@ from provlab.errors import InputError, ParameterError
 from provlab.report.study_report import StudyReport
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import ClaimStatus, frame_of
-from provlab_study.publishing.judgement import Judgement, Truth, truth
+from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, founded, seen, truth
 from provlab_study.publishing.marks import MARKS
 from provlab_study.publishing.parameters import parameters_of
 from provlab_study.publishing.results import Results
@@ -232,13 +232,51 @@ class Run:
         self.judgements[claim] = claims.status_in(row, self.profile, judged)
         return Judgement(row, judged, claims.bars(row, self.profile), self.profile)
 
+    def shown(
+        self,
+        table: str,
+        rows: Iterable[Row],
+        holds: Callable[[Row], Any] = lambda row: True,
+        says: Callable[[Row], str] = str,
+        *,
+        some: bool = False,
+    ) -> Shown:
+        """What a table that the page shows says of a sentence of its summary.
+
+        Parameters
+        ----------
+        table : str
+            How its caption begins, or the line that stands in its place; a test looks for it on the page.
+        rows : iterable
+            The records behind it; without any, the sentence was not tried.
+        holds : callable
+            Whether a row agrees with the sentence. Left out, the sentence only repeats numbers of the table.
+        says : callable
+            A row in words: a sentence that is denied names those that do not agree.
+        some : bool
+            One row that agrees is enough.
+        """
+        return Shown.of(table, rows, holds, says, some=some)
+
     def summary(self, lead: Truth, *findings: tuple[Truth, str]) -> "PageSummary":
         """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
 
-        A sentence rests on a judgement, on several of which all must hold, or on a condition; None stands where the
-        records cannot say. `lead` judges the sentences under the page's title.
+        A sentence rests on a judgement, on a table of the page (`shown`), or on several, of which all must hold. Where
+        the run denies it, what was seen stands behind it. `lead` judges the sentences under the page's title.
+
+        Raises
+        ------
+        InputError
+            If a sentence rests on anything else, as a condition of its own: nobody could see what it was judged from.
         """
-        return PageSummary(truth(lead), tuple((truth(holds), sentence) for holds, sentence in findings))
+        for holds, sentence in findings:
+            if not founded(holds):
+                raise InputError(f"a judgement or a table must say whether this holds, not {holds!r}: {sentence}")
+        told = (
+            (truth(holds), f"{sentence} Seen: {against}." if (against := seen(holds)) else sentence)
+            for holds, sentence in findings
+        )
+        return PageSummary(truth(lead), tuple(told))
 
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""

@@ -1,15 +1,17 @@
 """A claim as a page judges it: shown beside the numbers that it was judged from, and what a sentence may say of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.marks import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
+ROWS = 5  # rows of a table that a denied sentence names
+Row = TypeVar("Row")
 SHOWN = 160  # characters of a value in the box of a claim that holds; the whole folds
 _TRUTH: dict[str, bool | str | None] = {
     HOLDS: True,
@@ -52,9 +54,15 @@ class Judgement:
         return truth(self)
 
     @property
-    def refuted(self) -> bool | str | None:
-        """Whether a sentence holds that says the contrary of the claim."""
-        return not self.holds if isinstance(self.holds, bool) else self.holds
+    def refuted(self) -> "Shown":
+        """What holds where a sentence says the contrary of the claim."""
+        holds = not self.holds if isinstance(self.holds, bool) else self.holds
+        return Shown(f"the judgement of {self.claim['id']}", holds, self.seen)
+
+    @property
+    def seen(self) -> str:
+        """What the records say, for a sentence that they deny."""
+        return self.verdict.ours or self.verdict.why
 
     @property
     def rule(self) -> str:
@@ -114,14 +122,57 @@ def _beginning(text: str) -> str:
     return shown
 
 
-#: a sentence rests on a judgement, on several of which all must hold, on a condition, or on None: not tried
-Truth = Judgement | Sequence["Judgement | bool | str | None"] | bool | str | None
+@dataclass(frozen=True)
+class Shown:
+    """What a table of the page, or its like, says of a sentence.
+
+    Attributes
+    ----------
+    table : str
+        The beginning of its caption.
+    holds : bool, str or None
+        Whether the sentence holds, as `truth` gives it; None where the table has no rows.
+    seen : str
+        What it shows against the sentence.
+    """
+
+    table: str
+    holds: bool | str | None
+    seen: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        table: str,
+        rows: Iterable[Row],
+        holds: Callable[[Row], Any] = lambda row: True,
+        says: Callable[[Row], str] = str,
+        *,
+        some: bool = False,
+    ) -> "Shown":
+        """Ask each row whether the sentence holds: all must, or with `some` one; `says` puts a row into words."""
+        rows = list(rows)
+        if not rows:
+            return cls(table, None)
+        agree = [bool(holds(row)) for row in rows]
+        if any(agree) if some else all(agree):
+            return cls(table, True)
+        against = [says(row) for row, agrees in zip(rows, agree, strict=True) if not agrees]
+        more = f"; and {len(against) - ROWS} more" * (len(against) > ROWS)
+        return cls(table, False, f"{table}: {'; '.join(against[:ROWS])}{more}")
+
+
+#: a sentence rests on a judgement or a table, or on several of which all must hold; a lead, on a condition too. None
+#: is not tried
+Truth = Judgement | Shown | Sequence["Judgement | Shown | bool | str | None"] | bool | str | None
 
 
 def truth(support: Truth) -> bool | str | None:
     """Whether a sentence holds: True, False, None or `PARTLY` for what was not tried, `UNDECIDED` within its spread."""
     if isinstance(support, Judgement):
         return _TRUTH[support.verdict.status]
+    if isinstance(support, Shown):
+        return support.holds
     if isinstance(support, list | tuple):
         parts = [truth(part) for part in support]
         if False in parts:
@@ -130,3 +181,16 @@ def truth(support: Truth) -> bool | str | None:
             return None if all(part is None for part in parts) else PARTLY
         return next((worst for worst in (PARTLY, UNDECIDED) if worst in parts), True)
     return support if support is None or isinstance(support, str) else bool(support)
+
+
+def seen(support: Truth) -> str:
+    """What a run shows against a sentence that it denies; empty where the sentence is not denied."""
+    if isinstance(support, list | tuple):
+        return "; ".join(filter(None, map(seen, support)))
+    return support.seen if isinstance(support, Judgement | Shown) and truth(support) is False else ""
+
+
+def founded(support: Truth) -> bool:
+    """Whether all that a sentence rests on are judgements and tables; None says nothing and needs none."""
+    parts = support if isinstance(support, list | tuple) else [support]
+    return all(part is None or isinstance(part, Judgement | Shown) for part in parts)

@@ -166,10 +166,48 @@ def test_a_claim_is_judged_where_it_is_called_and_kept_for_the_scoreboard(result
 def test_one_changed_line_changes_judgement_sentence_and_scoreboard(results, monkeypatch):
     monkeypatch.setenv(STUDY_RUN, "stamp")
     run, judged = judge_i1(dependent=[0.01] * 99 + [0.02])
-    assert repr(run.summary(judged, (judged, "Each is found."))) == "- **Not so in this run:** Each is found."
+    assert repr(run.summary(judged, (judged, "Each is found."))) == (
+        f"- **Not so in this run:** Each is found. Seen: {judged.verdict.ours}."
+    )
     assert repr(run.summary(True)) == "- Nothing was measured in this run."
-    assert (truth(judged), judged.refuted) == (False, True)
+    assert (truth(judged), truth(judged.refuted)) == (False, True)
     assert [row["status"] for row in run.finish().claims] == ["fails"]
+
+
+COUNTS = [("phi_u", 3), ("phi_h", 0), ("phi_match", 3)]
+
+
+def found(**more):
+    run = begin("exchangeability", namespace())
+    return run, run.shown(
+        "Pairs found", COUNTS, lambda row: row[1] == 3, lambda row: f"{row[0]} finds {row[1]} of 3", **more
+    )
+
+
+def test_a_sentence_that_the_run_denies_names_the_rows_of_its_table():
+    run, each = found()
+    _, some = found(some=True)
+    summary = run.summary(True, (each, "Each finds all."), ([some, each], "Both."), (some, "One does."))
+    assert repr(summary).splitlines() == [
+        "- **Not so in this run:** Each finds all. Seen: Pairs found: phi_h finds 0 of 3.",
+        "- **Not so in this run:** Both. Seen: Pairs found: phi_h finds 0 of 3.",
+        "- One does.",
+    ]
+    many = run.shown("Pairs found", range(9), lambda row: False)
+    assert many.seen == "Pairs found: 0; 1; 2; 3; 4; and 4 more"
+
+
+def test_a_table_without_rows_says_nothing_and_a_sentence_may_repeat_its_numbers():
+    run = begin("exchangeability", namespace())
+    assert truth(run.shown("Pairs found", [], lambda row: False)) is None
+    assert truth(run.shown("Pairs found", [0])) is True
+
+
+@pytest.mark.parametrize("holds", [True, False, 3 > 2, [True], ["partly"]])
+def test_a_sentence_with_a_condition_of_its_own_is_refused(holds):
+    run = begin("exchangeability", namespace())
+    with pytest.raises(InputError, match=r"a judgement or a table must say whether this holds, not .*: Each is found"):
+        run.summary(True, (holds, "Each is found."))
 
 
 def test_in_another_profile_the_function_speaks_and_the_claim_does_not_count(results):

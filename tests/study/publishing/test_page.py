@@ -12,7 +12,7 @@ from small_notebooks import write
 from provlab_study.publishing import runner
 from provlab_study.publishing.evidence import WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.experiment import Run
-from provlab_study.publishing.judgement import Judgement
+from provlab_study.publishing.judgement import Judgement, Shown, truth
 from provlab_study.publishing.marks import MARKS, UNDECIDED
 from provlab_study.publishing.page import WIDGET, arrange
 from provlab_study.publishing.results import Results
@@ -152,7 +152,7 @@ def test_a_solution_in_cells_is_one_box_of_the_page():
 def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mark, tmp_path):
     near = Judgement({}, ClaimStatus(WITHIN_SPREAD, "", ""), {}, "default")
     support = {True: np.bool_(True), UNDECIDED: near}.get(holds, holds)
-    sentence = Run("tree", {}, Results(tmp_path)).summary(support, (support, "All agree."))
+    sentence = Run("tree", {}, Results(tmp_path)).summary(support, (Shown("Counts", truth(support)), "All agree."))
     data, metadata = sentence._repr_mimebundle_()
     page = notebook(shown(FIGURE), new_output("display_data", data=data, metadata=metadata))
     arrange(page)
@@ -165,7 +165,7 @@ def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mar
 
 
 def test_the_summary_ends_the_first_reading_with_its_heading_and_its_words(tmp_path):
-    sentence = Run("tree", {}, Results(tmp_path)).summary(True, (True, "All agree."))
+    sentence = Run("tree", {}, Results(tmp_path)).summary(True, (Shown("Counts", True), "All agree."))
     data, metadata = sentence._repr_mimebundle_()
     page = new_notebook(
         cells=[
