@@ -522,7 +522,7 @@ def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
     """Another width: what needs equal ones says so, and is counted in no correction."""
     wide = save_model(new_model(9, hidden_size=32), tmp_path / "wide")
     result, message = verdict(models["base"], wide, *SILENT, all_blocks=True)
-    assert says(result, "tested", "not_rejected", tested="phi_h, phi_match, phi_match_unsigned"), message
+    assert says(result, "tested", "not_rejected", tested="phi_h, phi_match, phi_match_unsigned, phi_unseen")
     assert "Not run: phi_u (needs models of equal width" in message
     assert "Not run: phi_l2 (needs equal shapes" in message
 
