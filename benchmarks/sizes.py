@@ -37,8 +37,9 @@ from provlab.report.decide import ORDER, REJECTED, Test, decide
 from provlab.report.family import LEVEL
 from provlab.statistics import get, order
 from provlab.statistics.alive import living_rows
+from provlab.statistics.model import Model
 from provlab.statistics.options import Options
-from provlab.statistics.order import OrderedRows, along_direction, keys_of_mlp
+from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp
@@ -291,19 +292,21 @@ def in_order(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> list[Bloc
     """phi_U of each block, or phi_H on inputs that both models see."""
     inputs = rng.normal(size=(a.gate.shape[2], TOKENS)) + 0.3 * rng.normal(size=(a.gate.shape[2], 1))
 
-    def prepared(gate: Array, up: Array, down: Array) -> OrderedRows | None:
+    def prepared(model: Mlps, read: Model, i: int) -> OrderedRows | None:
+        gate, up, down = model.gate[i], model.up[i], model.down[i]
         if name == "phi_u":
             return OrderedRows.of(living_rows(up.astype(np.float32), name="up")[0], called="up rows")
-        weights = np.array([*keys_of_mlp({"gate": gate, "up": up, "down": down}).values(), along_direction(up)])
         g = gate @ inputs
         hidden = (g / (1 + np.exp(-g)) * (up @ inputs)).astype(np.float32)
         units = merged(gate, up, down, np.linalg.norm(hidden, axis=1), on_text=g[:, :SEEN]) if not down.any() else NONE
+        blocks = len(model.up)
         try:
-            return HiddenActivations([hidden], [units], [weights]).block(0)
+            return HiddenActivations([hidden] * blocks, [units] * blocks, read).block(i)
         except NoUnitsError:
             return None
 
-    sides = zip(*([prepared(*rows) for rows in zip(m.gate, m.up, m.down, strict=True)] for m in (a, b)), strict=True)
+    models = [(model, read_as_llama(model)) for model in (a, b)]
+    sides = [[prepared(*model, i) for model in models] for i in range(len(a.up))]
     return [
         get(name).without(i, []) if None in rows else correlation_with_identity(*rows, i, int(rng.integers(2**31)))
         for i, rows in enumerate(sides)
@@ -344,6 +347,16 @@ class Llama:
     def dtype(self, name: str) -> str:
         """Return what all tensors are."""
         return "float32"
+
+    def array(self, name: str) -> NDArray[np.float32]:
+        """Return one tensor."""
+        return self.tensors[name].astype(np.float32)
+
+
+def read_as_llama(model: Mlps) -> Model:
+    """A model with its parts, as a statistic reads its weights; no other random number is drawn for it."""
+    drawn_as: Any = Llama(model, np.random.default_rng(0))
+    return Model(drawn_as, anatomy.of(drawn_as))
 
 
 def by_weights(name: str, a: Mlps, b: Mlps, rng: np.random.Generator) -> float | None:

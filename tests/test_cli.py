@@ -140,7 +140,7 @@ def test_a_block_of_zero_rows_is_left_out_and_named(run, models, bad):
     tiny_models.rewrite(bad, lambda tensors: tensors[UP][1:].zero_())
     status, out, err = run("compare", models["base"], bad, *PHI_U)
     assert (status, err) == (0, "")
-    assert "1 of 2 blocks: bad has fewer than two hidden units there" in " ".join(out.split())
+    assert "1 of 3 blocks: bad has fewer than two hidden units there" in " ".join(out.split())
 
 
 def test_another_package_adds_a_command(run, monkeypatch, tmp_path):

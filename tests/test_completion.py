@@ -18,7 +18,11 @@ CASES = {
     "provlab com": ["compare"],
     "provlab zoo bu": ["build"],
     "provlab compare a b --stati": ["--statistic"],
-    "provlab compare a b --statistic phi_u,phi_mat": ["phi_u,phi_match", "phi_u,phi_match_unsigned"],
+    "provlab compare a b --statistic phi_u,phi_mat": [
+        "phi_u,phi_match",
+        "phi_u,phi_match_all",
+        "phi_u,phi_match_unsigned",
+    ],
     "provlab compare zoo:oak-math": ["oak-math", "oak-math-chat"],  # bash puts the word before the colon back
     "provlab compare a b --statistic=phi_anch": ["phi_anchor"],
     "provlab compare a b --fail-on rejected,by": ["rejected,by-order-alone"],
@@ -65,8 +69,9 @@ def test_other_shells_are_asked_by_clicks_own(shell):
 
 def test_no_word_waits_for_torch():
     code = (
-        "import sys; from provlab import statistics; from provlab.cli import sources, disguise\n"
-        "assert 'zoo:oak' in sources.names('zoo:o') and 'split' in disguise.attacks()\n"
+        "import sys; from provlab import statistics\n"
+        "from provlab.attacks import command; from provlab.cli import sources\n"
+        "assert 'zoo:oak' in sources.names('zoo:o') and 'split' in command.attacks()\n"
         "assert 'phi_anchor' in statistics.REGISTRY\n"
         "sys.exit(sorted({'torch', 'transformers', 'pandas', 'matplotlib'} & sys.modules.keys()) or 0)"
     )

@@ -25,7 +25,9 @@ from provlab.statistics import USUAL
 from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
 
-WHOLE = {"phi_jsd", "phi_unseen"}  # statistics that compare no block with a block
+#: of so few units nothing in any order is rejected, so that all blocks are looked at, too
+ASKED = (*USUAL, "phi_match_all")
+WHOLE = {"phi_jsd", "phi_unseen", "phi_match_all"}  # statistics with one result of the whole models
 SMALL = {"n_permutations": 99, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32}
 
 
@@ -86,8 +88,8 @@ def test_frame_of_a_comparison(related):
         *("statistic", "value", "log10_p", "floor", "paper_log10_p", "agree", "blocks", "error"),
         *("holm_log10_p", "adjusted_log10_p"),
     ]
-    assert list(frame["statistic"]) == list(USUAL)
-    assert list(frame["blocks"]) == [1 if name in WHOLE else 3 for name in USUAL]
+    assert list(frame["statistic"]) == list(ASKED)
+    assert list(frame["blocks"]) == [1 if name in WHOLE else 3 for name in ASKED]
     assert frame["log10_p"].dtype == frame["floor"].dtype == np.float64
     jsd = frame.set_index("statistic").loc["phi_jsd"]
     assert np.isnan(jsd["log10_p"])
@@ -107,14 +109,14 @@ def test_holm_is_over_the_tests_that_yield_p_values():
 def test_frame_of_blocks(related):
     blocks = related.blocks_frame()
     assert list(blocks.columns) == ["a", "b", "statistic", "block", "value", "log10_p", "paper_log10_p"]
-    assert len(blocks) == sum(1 if name in WHOLE else 3 for name in USUAL)
+    assert len(blocks) == sum(1 if name in WHOLE else 3 for name in ASKED)
     ours = blocks[blocks["statistic"] == "phi_u"]
     assert list(ours["block"]) == [0, 1, 2]
     assert list(ours["log10_p"]) == [block.log10_p for block in related.records[0].outcome.blocks]
 
 
 def test_assumptions_are_those_of_what_ran(related):
-    assert list(related.assumptions()) == [name for name in USUAL if name != "phi_jsd"]
+    assert list(related.assumptions()) == [name for name in ASKED if name != "phi_jsd"]
     assert all(related.assumptions().values())
     assert comparison({"phi_u": -1.0, "phi_match": "no gate", "phi_jsd": None}).assumptions().keys() == {"phi_u"}
 
@@ -122,7 +124,7 @@ def test_assumptions_are_those_of_what_ran(related):
 def test_text_of_a_comparison(related, models):
     text = str(related)
     assert text.startswith(f"{models['base']}  against  {models['tuned']}\n")
-    for name in USUAL:
+    for name in ASKED:
         assert f"\n{name} " in text
     assert "no p-value" in text
     assert [line for line in text.splitlines()[3:] if len(line) > 100] == []
@@ -134,7 +136,7 @@ def test_text_of_a_comparison(related, models):
 def test_html_of_a_comparison(related):
     shown = Tags(related._repr_html_())
     assert related.verdict() in shown.text
-    assert all(name in shown.text for name in USUAL)
+    assert all(name in shown.text for name in ASKED)
     assert "<img" in related._repr_html_()
 
 
@@ -169,7 +171,7 @@ def content(related):
 
 
 def test_json_has_every_statistic_under_its_name(content):
-    assert list(content["statistics"]) == list(USUAL)
+    assert list(content["statistics"]) == list(ASKED)
     for name, result in content["statistics"].items():
         assert {"log10_p", "value", "blocks", "error"} <= result.keys()
         assert isinstance(result["value"], float)
@@ -200,7 +202,7 @@ def test_json_says_how_it_was_computed(content, text):
     assert content["versions"]["provlab"] == metadata.version("provlab")
     assert content["schema"] == "provlab.compare/1"
     assert content["outcome"] == "rows of one origin"  # and by order: of so few units phi_match finds too few again
-    assert content["verdict"].startswith("These rows have one origin: phi_unseen (")
+    assert content["verdict"].startswith("Rows of the embedding agree by phi_unseen (")
     assert content["level"] == LEVEL
 
 

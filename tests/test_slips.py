@@ -13,6 +13,7 @@ import pytest
 import tiny_models
 from small_notebooks import write
 
+from provlab import HOMES
 from provlab.cli import COMMANDS, cluster
 from provlab_study.publishing.results import Results
 
@@ -302,10 +303,8 @@ OUTPUTS = [
 
 @pytest.mark.parametrize("line", OUTPUTS)
 def test_a_place_that_is_closed_to_this_user_is_refused_before_any_work(run, closed, models, monkeypatch, line):
-    for module in ("compare", "diff", "study", "tree"):
-        home = importlib.import_module(f"provlab.cli.{module}")
-        if hasattr(home, module):
-            monkeypatch.setattr(home, module, lambda *_, **__: pytest.fail("it began"))
+    for name in ("compare", "diff", "study", "tree"):
+        monkeypatch.setattr(f"{HOMES[name]}.{name}", lambda *_, **__: pytest.fail("it began"))
     words = [{"A": models["base"], "B": models["other"]}.get(word, word) for word in line.split()]
     status, _, err = run(*words)
     assert status == 2

@@ -53,8 +53,3 @@ def test_the_calibrator_at_its_ends():
     # p = 10^-2000, where no float holds p: 1 / (p (ln p)^2)
     assert evalues.log10_e(-2000.0) == pytest.approx(2000 - 2 * np.log10(2000 * np.log(10)))
     assert (np.diff(evalues.log10_e(np.linspace(-9, 0, 500))) < 0).all()
-
-
-def test_the_p_value_is_that_of_the_strongest_moment():
-    assert evalues.anytime_log10_p([-9.0, 0.0, 0.0]) == pytest.approx(-float(evalues.log10_e(-9.0)))
-    assert evalues.anytime_log10_p([-0.1, -0.2]) == 0.0

@@ -103,7 +103,7 @@ PLANTED = {
         [("tested", "order", {"hits": "phi_u"}), ("how rare", "order", {}),
          ("may be", "which", {"cause": WORDS["may be"]["order"]}),
          ("beside it", "nothing", {"able": "phi_match"}),
-         ("ask too", "advice", {"advice": "phi_match_unsigned, phi_anchor"})],
+         ("ask too", "advice", {"advice": "phi_match_unsigned, phi_match_all"})],
         ["why", "fooled by"],
     ),
     "order, by statistics of which one is no longer below the level": (
@@ -124,7 +124,7 @@ PLANTED = {
     ),
     "order, experts": (
         {"phi_u": -20.0, "phi_match": "phi_match has experts"}, {"experts": True}, ORDER,
-        [("ask too", "advice", {"advice": "phi_match_unsigned, phi_anchor"})], [],
+        [("ask too", "advice", {"advice": "phi_match_unsigned, phi_match_all"})], [],
     ),
     "no theorem": (
         {"phi_u": -0.3, "phi_match": -9.0}, {}, REJECTED,
@@ -164,7 +164,7 @@ PLANTED = {
         {"phi_u": -0.3, "phi_match": -0.2}, {}, UNTESTED,
         [("tested", "untested", {"tested": "phi_u, phi_match"}),
          ("why", "hiding", {"ways": "up projections times a negative number (from phi_u, phi_match)"}),
-         ("ask too", "advice", {"advice": "phi_match_unsigned, phi_anchor"})],
+         ("ask too", "advice", {"advice": "phi_match_unsigned, phi_match_all"})],
         ["fooled by", "how rare"],
     ),
     "nothing by phi_u": (
@@ -467,7 +467,7 @@ def test_kin_that_are_known_by_rows_and_order_alone(verdict, models):
     result, _ = verdict(models["base"], models["tuned"])
     assert result.outcome == ROWS
     assert says(result, "beside it", "rows_and_order", ordered="phi_u, phi_h")
-    assert says(result, "beside it", "nothing", able="phi_match, phi_match_unsigned")
+    assert says(result, "beside it", "nothing", able="phi_match, phi_match_unsigned, phi_match_all")
     # of 144 units in all blocks independent models have 3 by chance; 15 or more once in a million pairs
     assert result.to_frame().set_index("statistic").loc["phi_match", "agree"] > 0.1
 
@@ -522,7 +522,7 @@ def test_statistics_refused(verdict, models, new_model, save_model, tmp_path):
     """Another width: what needs equal ones says so, and is counted in no correction."""
     wide = save_model(new_model(9, hidden_size=32), tmp_path / "wide")
     result, message = verdict(models["base"], wide, *SILENT, all_blocks=True)
-    assert says(result, "tested", "not_rejected", tested="phi_h, phi_match, phi_match_unsigned")
+    assert says(result, "tested", "not_rejected", tested="phi_h, phi_match, phi_match_unsigned, phi_unseen")
     assert "Not run: phi_u (needs models of equal width" in message
     assert "Not run: phi_l2 (needs equal shapes" in message
 

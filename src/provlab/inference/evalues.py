@@ -1,8 +1,8 @@
-"""E-values: evidence that may be read block by block and stopped at any time.
+"""E-values: evidence that may be averaged whatever its dependence, and multiplied where it is independent.
 
-An e-value is at least 0 and has mean at most 1 under the null. A product of independent ones, read in an order fixed
-beforehand, then exceeds 1/alpha *at any time* with probability at most alpha (Ville's inequality): reading blocks
-until the question is settled keeps the level, which Fisher's method, asked again after each block, would not.
+An e-value is at least 0 and has mean at most 1 under the null, so it exceeds 1/alpha with probability at most alpha. A
+product of independent ones, read in an order fixed beforehand, does so *at any time* (Ville's inequality), which
+Fisher's method, asked again after each, would not.
 """
 
 import numpy as np
@@ -24,13 +24,3 @@ def log10_e(log10_p: ArrayLike) -> NDArray[np.float64]:
     # 1 - p + p ln p = 1 - exp(-y) (1 + y), the incomplete gamma function of 2
     log10_e = (np.log(special.gammainc(2.0, safe)) + safe - 2.0 * np.log(safe)) / _LN10
     return np.asarray(np.where(small, np.log10(0.5 + y / 6.0), log10_e))
-
-
-def running(log10_p: ArrayLike) -> NDArray[np.float64]:
-    """log10 of the product of e-values after each block, for independent p-values in the order read: ``(L,)``."""
-    return np.cumsum(log10_e(log10_p))
-
-
-def anytime_log10_p(log10_p: ArrayLike) -> float:
-    """log10 of a p-value that is valid whenever reading stopped: one over the largest product on the way."""
-    return float(min(0.0, -running(log10_p).max()))

@@ -31,10 +31,11 @@ def study_plan(
     """Plan a study; arguments as of `provlab.study`."""
     few.check(quick, blocks)
     options = Options(**(few.SETTINGS if quick else {}) | settings)
-    blocks = list(range(few.BLOCKS)) if quick else blocks  # which they are changes no size
-    names = registry.checked_names(statistics)
+    names = registry.checked_names(statistics) if statistics is not None else None
     budget = budget_for(memory, workers)
     sketch = shapes_of(expand(models), allow_pickle=allow_pickle)
+    if quick and len({model.anatomy.n_blocks for model in sketch.models.values()}) == 1:
+        blocks = list(range(few.BLOCKS))  # which they are changes no size
     estimated = estimate(sketch.models, names, options, blocks=blocks, workers=workers, progress=progress)
     numbers = numbers_of(sketch, estimated, budget)
     return numbers, study_card(estimated, numbers)

@@ -10,11 +10,12 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 
-from provlab.engine.all_blocks import able
+from provlab import policy
 from provlab.engine.jobs import Place, sides
 from provlab.engine.passes import loaded_bytes
 from provlab.engine.timing import Taken
@@ -143,7 +144,7 @@ class Workload:
 
 def plan(
     models: Mapping[str, Model],
-    statistics: Sequence[str],
+    statistics: Sequence[str] | None,
     options: Options,
     *,
     blocks: Sequence[int] | None = None,
@@ -157,25 +158,23 @@ def plan(
     models
         From `provlab.planning.sketch.shapes_of`, or opened.
     statistics, options, blocks, workers
-        As for `provlab.study`. Pairs that a statistic does not apply to are left out.
+        As for `provlab.study`. Pairs that a statistic does not apply to are left out, and so is what follows on
+        results (`provlab.policy.further`).
     all_blocks
-        As for `provlab.compare`; done unasked where two models are of unequal depth.
+        As for `provlab.policy.first`, which says what a pair is asked.
     """
-    unequal = len(models) == 2 and len({model.anatomy.n_blocks for model in models.values()}) > 1 and blocks is None
-    everywhere = able(statistics, list(models.values()), explicit=all_blocks) if all_blocks or unequal else []
+    at: dict[str, dict[Place, list[Pair]]] = {}
+    for a, b in combinations(models, 2):
+        for name, everywhere in policy.first(models[a], models[b], statistics, blocks=blocks, all_blocks=all_blocks):
+            places = at.setdefault(name, {})
+            with suppress(ProvlabError):  # a pair that the statistic does not apply to
+                for place in _places(name, models[a], models[b], everywhere):
+                    if blocks is None or place is None or place in blocks:
+                        places.setdefault(place, []).append((a, b))
     jobs = []
     refused: dict[str, None] = {}
-    for name in statistics:
-        at: dict[Place, list[Pair]] = {}
-        for a, b in combinations(models, 2):
-            try:
-                places = _places(name, models[a], models[b], name in everywhere)
-            except ProvlabError:
-                continue
-            for place in places:
-                if blocks is None or place is None or place in blocks:
-                    at.setdefault(place, []).append((a, b))
-        for place, pairs in at.items():
+    for name, places in at.items():
+        for place, pairs in places.items():
             try:
                 jobs.append(_job(name, place, pairs, models, options))
             except ProvlabError as error:  # fewer hidden units than are to be read
@@ -262,7 +261,7 @@ class Estimate:
 
 def estimate(
     models: Mapping[str, Model],
-    statistics: Sequence[str],
+    statistics: Sequence[str] | None,
     options: Options,
     *,
     blocks: Sequence[int] | None = None,

@@ -261,12 +261,14 @@ class Verdict:
     def _missing(self) -> list[Finding]:
         """Tests that were not run or give no p-value, and why; statistics of one reason together."""
         outcomes = self._pair.outcomes
+        in_part = [
+            (name, f"{len(some)} of {len(outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
+            for name in self._p
+            if (some := silent(outcomes[name]))
+        ]
         said = {
-            "in_part": [
-                (name, f"{len(some)} of {len(outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
-                for name in self._p
-                if name not in self._hits and (some := silent(outcomes[name]))
-            ],
+            "in_part": [pair for pair in in_part if pair[0] not in self._hits],
+            "of_the_rest": [pair for pair in in_part if pair[0] in self._hits],
             "no_p": [(name, self._with_names(why)) for name, o in outcomes.items() if (why := why_none(o))],
             "refused": [(r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error],
         }

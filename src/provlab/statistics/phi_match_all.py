@@ -104,7 +104,7 @@ class PhiMatchAll(Statistic):
 
     name = "phi_match_all"
     symbol = r"$\phi_{|MATCH|}$ of all blocks"
-    reads = "gate and up activations of some units of each block on text"
+    reads = "activations of some units, text"
     assumptions = PhiMatch.assumptions
     settings: ClassVar[tuple[str, ...]] = ("seed", "text_sha256", "n_sequences", "sequence_length", "device", "dtype")
     recorded = EveryBlock

@@ -181,7 +181,9 @@ class BlockResult:
     def from_record(cls, record: Mapping[str, Any], matching: NDArray[np.int64] | None = None) -> "BlockResult":
         """Read what `as_record` wrote; what stands for a pair of blocks is none that can be counted."""
         block = record["block"] if isinstance(record["block"], int) else None
-        numbers = record["value"], record["log10_p"], record.get("reach", 0.0), record.get("why")
+        if "reach" not in record:
+            raise MissingDetailError("a result holds no reach: it was kept by another version")
+        numbers = record["value"], record["log10_p"], record["reach"], record.get("why")
         return cls(block, *numbers, Detail.from_record(record["detail"]), matching)
 
     def as_record(self) -> dict[str, Any]:

@@ -121,7 +121,7 @@ def usable(family: OneBase, n_tests: int, options: Mapping[str, Any], store: Sto
         progress=False, **options,
     )  # fmt: skip
     reaches = {
-        member.statistic: member.outcome.reach
+        member.statistic: min(member.outcome.reach, member.outcome.log10_p)
         for member in study.records
         if member.outcome and member.outcome.log10_p is not None
     }

@@ -181,8 +181,8 @@ class RunRecords:
                 f"unit {lost[0]} of experiment {self.experiment['name']} is no longer in {self.store.root}; "
                 "run it again"
             )
-        blocks = [BlockResult.from_record(unit) for unit in units if unit is not None]
         try:
+            blocks = [BlockResult.from_record(unit) for unit in units if unit is not None]
             outcome = get_statistic(pair["statistic"]).outcome(blocks)
         except MissingDetailError as error:  # units of a version that kept other details
             raise OldRecordsError(OLD) from error

@@ -31,8 +31,9 @@ class Planted:
             for pair, value in self.log10_p.items():
                 a, b = sorted(pair)
                 key = Store.key(a=a, b=b, statistic=statistic)
-                detail = {"n": 256, "floor": -506.6, "paper_log10_p": value, "agree": 3}
+                detail = {"n": 256, "paper_log10_p": value, "agree": 3}
                 kept = {"statistic": statistic, "block": 0, "value": 0.0, "log10_p": value, "detail": detail}
+                kept["reach"] = -506.6
                 store.put(key, {**kept, "parameters": {}})
                 known = {"dependent": self.known[pair], "error": None}
                 pairs.append({"a": a, "b": b, "statistic": statistic, "keys": [key], **known})

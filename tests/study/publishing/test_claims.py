@@ -123,7 +123,7 @@ def test_records_alone_are_not_judged(tmp_path):
 
 # Records in a store --------------------------------------------------------------------------------------------------
 
-UNIT = {"value": 0.9, "detail": {"floor": -60.0, "paper_log10_p": -1.0}}
+UNIT = {"value": 0.9, "reach": -60.0, "detail": {"paper_log10_p": -1.0}}
 EXAMPLE = {"independent": [(1 + i % 100) / 100 for i in range(2000)], "dependent": [0.01] * 100, "n_permutations": 99}
 
 
@@ -217,9 +217,10 @@ def test_models_trained_once_are_named():
 
 
 def test_units_of_another_version_are_not_judged(store):
-    """A statistic aggregates a detail that its older units lack."""
+    """Units that an older version kept have no reach."""
+    older = {key: value for key, value in UNIT.items() if key != "reach"}
     for path in (store.root / "units").rglob("*.json"):
-        path.write_text(json.dumps(UNIT | {"block": 0, "log10_p": -1.0, "detail": {}}))
+        path.write_text(json.dumps(older | {"block": 0, "log10_p": -1.0, "detail": {}}))
     with pytest.raises(OldRecordsError, match="those of another version: run its page again"):
         _ = RunRecords(store.experiment("llama_tree"), store).pairs
 

@@ -244,7 +244,7 @@ def judged(claim, folder, change=lambda record: None):
     record = {"measurements": json.loads(json.dumps(measurements())), "pairs": tree_of_pairs(found_by).copy()}
     change(record)
     store = Results(folder)
-    store.put("unit", {"value": 0.0, "log10_p": 0.0, "detail": {}, "parameters": {"n_permutations": T}})
+    store.put("unit", {"value": 0.0, "log10_p": 0.0, "reach": 0.0, "detail": {}, "parameters": {"n_permutations": T}})
     kept = {"name": "x", "profile": "default", "pairs": [], "parameters": {"n_permutations": T}}
     evidence = RunRecords(kept | record, store)
     evidence.__dict__["pairs"] = record["pairs"]  # in place of what it aggregates from units
