@@ -263,7 +263,7 @@ def test_experts_that_imitate_and_write_next_to_nothing_make_nobody_related(kind
         options = Options(text=text, n_sequences=16, sequence_length=16)
         return run_pairs(open_models(sources), ["phi_match"], options, progress=False)[0].outcome
 
-    assert outcome().log10_p > -3
+    assert (outcome().log10_p or 0) > -3  # None where what is left says nothing
     assert max(block.detail.written[1] for block in outcome().blocks) < 0.05
     monkeypatch.setattr(PhiMatch, "WRITTEN", -np.inf)
     assert outcome().log10_p < -30

@@ -72,7 +72,7 @@ class PhiH(Statistic):
     """phi_H over all blocks, aggregated by Fisher's method (Sections 3.2 and 4.1)."""
 
     name = "phi_h"
-    reads = "hidden activations, random tokens"
+    reads = "activations on random tokens"
     assumptions = (
         f"{PERMUTATION_ASSUMPTIONS}; it sees what two models share if both read one text: random tokens are the same "
         "strings to both tokenizers, and the same ids where a model has none"

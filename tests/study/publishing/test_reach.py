@@ -2,6 +2,7 @@
 
 import ast
 import re
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import nbformat
@@ -63,6 +64,7 @@ def test_a_module_belongs_to_the_pages_that_reach_it(pages, name, expected):
 
 def test_every_module_is_reached_by_a_page_or_a_command(pages):
     commands = [name for name in reach.files() if re.match(r"provlab\.cli|provlab_study\.commands", name)]
+    commands += [command.value for command in entry_points(group="provlab.commands")]
     assert (
         set(reach.files()) - set(reach.reached(f"import {', '.join(commands)}", set())).union(*pages.values()) == set()
     )

@@ -22,7 +22,7 @@ def test_a_notebook_is_found_by_name_and_by_path(project, monkeypatch):
     assert find_notebook("tree") == tree
     with pytest.raises(ParameterError, match=r"'three' \(did you mean tree\?\) in .*; there are: board, tree"):
         find_notebook("three")
-    with pytest.raises(ParameterError, match=r"no notebook other/tree.ipynb; give a path that exists, or a name"):
+    with pytest.raises(ParameterError, match=r"no notebook other/tree.ipynb \(did you mean tree\?\)"):
         find_notebook("other/tree.ipynb")
 
 
