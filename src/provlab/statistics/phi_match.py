@@ -156,7 +156,7 @@ class PhiMatch(Statistic):
     # 1, 2: ties; 3: two-sided; 4: no allowance; 5: idle; 6: opposite gates; 7: 5%; 8: shares; 9, 10: experts; 11: two
     # units could inflate shares; 12: experts that are all active; 15, 16: power beside a model of many more units;
     # 17: took the p-value of silent blocks for 1
-    version = 18
+    version = 17
     assumptions = (
         "an empirical finding, not a theorem: of independent models at most about 6% of the units of a block (a wider "
         "margin where it has few) are matched alike by gate and by up for other reasons than chance, as far as no unit "
