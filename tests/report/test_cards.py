@@ -59,7 +59,7 @@ def test_by_order_alone_says_first_that_no_cause_is_named_and_what_to_ask_too(mo
     first, *_ = WORDS["may be"]["which"].split("{")
     assert f"may be {first}{WORDS['may be']['order']}" in text
     assert f"beside it {WORDS['beside it']['not_made']} may be" in text
-    assert "ask too phi_match_unsigned, phi_anchor" in text
+    assert "ask too phi_match_unsigned, phi_match_all" in text
 
 
 def test_the_card_acquits_nobody_whom_a_test_outside_the_family_would_accuse(monkeypatch):

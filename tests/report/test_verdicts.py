@@ -220,7 +220,7 @@ def test_a_verdict_as_a_paragraph_and_as_a_card_says_the_same():
         "independent weights agree as closely. One of them is taken to stand in the order that training left. In "
         "any order of units nothing is rejected, by phi_match. No test says which, nor which was first: hidden "
         "units of one put into the other's order, or those of both by one rule; a common ancestor; a common "
-        "initial draw; a mask, noise or any choice that both share. phi_match_unsigned, phi_anchor may tell more. "
+        "initial draw; a mask, noise or any choice that both share. phi_match_unsigned, phi_match_all may tell more. "
         "Not run: phi_views (needs a head)."
     )
     assert [label for label, _ in result.card().remarks] == ["how rare", "beside it", "may be", "ask too", "not run"]
@@ -231,7 +231,7 @@ def test_a_verdict_as_a_paragraph_and_as_a_card_says_the_same():
 
 def test_every_sentence_of_the_table_is_said_somewhere():
     source = "".join(Path(where.__file__).read_text() for where in (findings,))
-    chosen = {*findings.KEYS.values(), "by theorem", "calibrated", "in_part", "no_p", "refused"}
+    chosen = {*findings.KEYS.values(), "by theorem", "calibrated", "in_part", "of_the_rest", "no_p", "refused"}
     asked = set(re.findall(r'(?:say\(|words\[)"[a-z ]+"(?:, "([a-z_]+)")?', source)) | chosen
     unsaid = [key for label in WORDS for key in WORDS[label] if key not in asked | {"causes"}]
     assert unsaid == []
