@@ -309,7 +309,7 @@ def test_the_command_writes_and_tells(models, tmp_path, capsys):
         ("llama", ["--with", "signs=2"], "signs=2: give a number from 0 to 1, share of the units"),
         ("llama", ["--with", "ties"], "ties needs the other model and their base; give 2 by --other"),
         ("llama", ["--with", "swap=1"], "has blocks 0 to 1, so 1 has no next one"),
-        ("llama", ["--with", ""], "there is no attack ''"),
+        ("llama", ["--with", ""], "no attack is named"),
         ("llama_base", ["--with", "T1"], "has no head"),
         ("exists", ["--with", "T1"], "exists; name a new folder"),
         ("llama", None, "give a model and a new folder"),

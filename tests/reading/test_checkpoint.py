@@ -348,7 +348,7 @@ def test_of_what_is_read_in_part_no_large_file_is_hashed(models, tmp_path, monke
     assert hashed == 0
     assert [model["not_verified"] for model in some.models] == [["config.json", "model.safetensors"]] * 2
     assert some.models[0]["files"]["model.safetensors"] == {"sha256": None, "size": size}
-    assert f"Files of {base} and {models['tuned']} were read in part, and their SHA-256 was not" in some.verdict()
+    assert f"Files of {base}, {models['tuned']} were read in part, and their SHA-256 was not" in some.verdict()
     assert compared(True)[1].records[0].keys == some.records[0].keys
     tiny_models.rewrite(base, lambda tensors: tensors["model.norm.weight"].mul_(1.001))
     assert set(compared(True)[1].records[0].keys).isdisjoint(some.records[0].keys)
