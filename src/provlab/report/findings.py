@@ -366,7 +366,10 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
     codes = {source: ", ".join(code for code in codes if code != "LoRA") for source, codes in stored.items()}
     lent = [model for model in models if model.get("lent_ids")]
     ids = "the ids of the other's tokens" if len(lent) < len(models) else "random ids"
-    of = [{name: one_line(str(model.get(name) or ""), 200) for name in _SAID_OF_MODELS} for model in models]
+    of = [
+        {name: one_line(str(value), 200) if (value := model.get(name)) else "" for name in _SAID_OF_MODELS}
+        for model in models
+    ]
     return [
         *say("mind", "fetched", sources=by_commit[1]),
         *say("mind", "in_part", sources=by_commit[0]),
