@@ -57,9 +57,9 @@ def test_answers_come_first(run, terminal):
     assert re.match(
         r"\d+ of \d+ models of the edition smoke are built\.\n", run("zoo", "list", "--edition", "smoke")[1]
     )
-    planned = " ".join(run("plan", "shape:llama-2-7b*2")[1].split())
-    assert re.match(r"2 models: .* at most with .* of memory, .* to fetch\. models 2 units of work", planned)
-    assert re.match(r".* on this machine's cores, or .* on one GPU; ", run("plan", "shape:llama-2-7b*2", "--diff")[1])
+    planned = " ".join(run("plan", "shape:tiny*2", "--statistic", "phi_u")[1].split())
+    assert re.match(r"2 models: about .* with .* of memory, .* to fetch\. models 2 units of work", planned)
+    assert re.match(r"about .* on this machine's cores; .* of memory", run("plan", "shape:tiny*2", "--diff")[1])
     assert run("help", "compare")[1].splitlines()[:7] == [
         "Usage: provlab compare [OPTIONS] A B",
         "",

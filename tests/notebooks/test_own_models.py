@@ -29,7 +29,7 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
     "llama_tree": lambda mine: {
         "models": mine[:2], "n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 19,
     },
-    "audit": lambda mine: {"suspect": mine[0], "base": mine[1], "control": mine[2], "sequences": 100},
+    "audit": lambda mine: {"suspect": mine[0], "base": mine[1], "control": mine[2], "sequences": 100, "shape": "tiny"},
     "two_models": lambda mine: {
         "first": mine[0], "second": mine[1], "length": 6, "n": 100, "shares": [0.0, 1.0], "exchange_steps": 10,
         "prompt": "the model", "seeds": mine[:3],
