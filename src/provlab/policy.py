@@ -178,10 +178,14 @@ def ask(
     records = in_order(records, names, pairs)
     if statistics is not None:
         return records, options
+    outcomes: dict[Pair, dict[str, Outcome]] = {}
+    for record in records:
+        if record.outcome is not None:
+            outcomes.setdefault((record.a, record.b), {})[record.statistic] = record.outcome
     again: dict[str, list[Pair]] = {}
     for (a, b), rejecting in _rejecting(records, [LOOK] * len(looks), primary, fdr=fdr).items():
-        if outcomes := {r.statistic: r.outcome for r in records if (r.a, r.b) == (a, b) and r.outcome is not None}:
-            for name in further(models[a], models[b], asked[a, b], outcomes, rejecting):
+        if (a, b) in outcomes:
+            for name in further(models[a], models[b], asked[a, b], outcomes[a, b], rejecting):
                 if name != LOOK or (a, b) in looks:
                     again.setdefault(name, []).append((a, b))
     if again:
