@@ -187,11 +187,6 @@ class FamilyOfTests:
         return adjusted
 
 
-def silent(outcome: Outcome) -> list[str]:
-    """Why blocks could have said nothing, a reason each."""
-    return [block.why for block in outcome.blocks if block.why]
-
-
 def why_none(outcome: Outcome) -> str | None:
     """Why a test gives no p-value here, if it should."""
     return outcome.why if outcome.log10_p is None else None

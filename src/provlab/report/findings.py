@@ -21,7 +21,7 @@ from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
 from provlab.report.card import joined
 from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, OUTCOMES, REJECTED, ROWS, SAME, UNTESTED, seen
-from provlab.report.family import LEVEL, FamilyOfTests, silent, why_none
+from provlab.report.family import LEVEL, FamilyOfTests, why_none
 from provlab.report.outcome import ALIKE, RELATED_STREAM, PairEvidence, reads_text
 from provlab.statistics import flaws
 from provlab.statistics.base import BY_THEOREM, UNCALIBRATED
@@ -259,16 +259,18 @@ class Verdict:
     # What qualifies it ----------------------------------------------------------------------------------------------
 
     def _missing(self) -> list[Finding]:
-        """Tests that were not run or give no p-value, and why; statistics of one reason together."""
+        """Tests that were not run or give no p-value, and why; statistics of one reason together.
+
+        A silent block keeps its valid p: where a test rejects, only a block that was left out is named.
+        """
         outcomes = self._pair.outcomes
-        in_part = [
-            (name, f"{len(some)} of {len(outcomes[name].blocks)} blocks: {self._with_names(some[0])}")
-            for name in self._p
-            if (some := silent(outcomes[name]))
-        ]
-        said = {
-            "in_part": [pair for pair in in_part if pair[0] not in self._hits],
-            "of_the_rest": [pair for pair in in_part if pair[0] in self._hits],
+        said: dict[str, list[tuple[str, str]]] = {"in_part": [], "of_the_rest": []}
+        for name in self._p:
+            blocks, rejects = outcomes[name].blocks, name in self._hits
+            if some := [block.why for block in blocks if block.why and (block.left_out or not rejects)]:
+                reason = f"{len(some)} of {len(blocks)} blocks: {self._with_names(some[0])}"
+                said["of_the_rest" if rejects else "in_part"].append((name, reason))
+        said |= {
             "no_p": [(name, self._with_names(why)) for name, o in outcomes.items() if (why := why_none(o))],
             "refused": [(r.statistic, r.error.removeprefix(f"{r.statistic} ")) for r in self._records if r.error],
         }
