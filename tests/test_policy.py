@@ -12,14 +12,18 @@ from provlab.attacks.disguise import disguise
 from provlab.engine.pairs import open_models
 from provlab.engine.store import Store
 from provlab.reading.checkpoint import Checkpoint
-from provlab.report.decide import IDENTICAL, NOT_REJECTED, REJECTED, SAME
+from provlab.report.decide import IDENTICAL, NOT_REJECTED, REJECTED, SAME, UNTESTED
 from provlab.statistics.results import Outcome
 
 BLOCKS = 6
 SMALL = {"n_permutations": 9, "n_block_permutations": 9, "n_sequences": 8, "sequence_length": 32, "progress": False}
 #: copies of the base, by attacks of the catalogue, and strangers made to look like it
 COPIES = ("T2", "T3", "T1+T2", "T6-+T2", "redraw=0.3+T2", "identity=1+T2", "duplicates=2", "jitter=0.5", "noise=0.3")
-THIEVES = ("align", "rows", "posing=0.3")  # the last one holds copies of its units
+THIEVES = (
+    "align",
+    "rows",
+    "posing=0.3",
+)  # the last one holds copies of its units. None has a p near the bar of one pair
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +86,23 @@ def test_moved_blocks_are_found_by_every_call_that_looks(trained, moved_copy, pr
     assert provlab.compare(base, moved_copy, statistics=tests, all_blocks=True, text=prose, **SMALL).outcome == REJECTED
     named = provlab.compare(base, moved_copy, statistics=["phi_u", policy.LOOK], text=prose, **SMALL)
     assert named.outcome == REJECTED
+
+
+def test_a_test_that_an_open_disguise_fools_changes_nothing(trained, moved_copy, prose, tmp_path):
+    """Blocks moved, units shuffled, the stream turned, unseen rows drawn again: a test of rows acquitted this copy."""
+    base = trained(1)
+    kinds = ["redraw=0.8", "T3", "T2"]
+    hidden = str(disguise(Checkpoint.open(moved_copy), tmp_path / "hidden", seed=1, kinds=kinds).folder)
+    seen = {}
+    for more in ((), ("phi_unseen",), ("phi_h",), ("phi_e",), ("stream_score",), ("phi_unseen", "phi_axes", "phi_jsd")):
+        tests = ["phi_u", "phi_match_unsigned", *more]
+        seen[more] = outcomes_of(base, hidden, prose, tmp_path / "store", statistics=tests)
+    assert {word for words in seen.values() for word in words.values()} == {UNTESTED}, seen
+    assert set(outcomes_of(base, hidden, prose, tmp_path / "store").values()) == {REJECTED}
+    everywhere = provlab.compare(
+        base, hidden, statistics=["phi_u", "phi_match_unsigned"], all_blocks=True, text=prose, **SMALL
+    )
+    assert everywhere.outcome == REJECTED
 
 
 def test_the_look_is_made_where_nothing_rejects(trained, prose):

@@ -69,8 +69,9 @@ def study(
 ) -> StudyReport:
     """Test all pairs of a list of models; arguments as for `compare`, and ``zoo:*`` stands for the zoo's Llama tree.
 
-    Each pair is asked what `compare` would ask it (`provlab.policy`). With `pairs`, only these are tested; each names
-    two of the models. A `quick` look reads the same few blocks of all.
+    Each pair is asked what `compare` would ask it (`provlab.policy`). Tests are corrected over all pairs, so that a p
+    near the bar of one pair may reject there and not here. With `pairs`, only these are tested; each names two of the
+    models. A `quick` look reads the same few blocks of all.
 
     A pair that fails becomes a record with its reason and the rest goes on. With a store, finished results are never
     computed again, so a study that was stopped goes on where it was.
