@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from provlab.errors import NoUnitsError
+from provlab.report.findings import share_seen
 from provlab.statistics import get
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match_all import EveryBlock
@@ -74,6 +75,25 @@ def test_imitations_that_write_next_to_nothing_are_not_evidence():
         assert outcome(*pair).log10_p > -2
     loud = model(framed.gate, framed.up, [np.r_[shares, shares] for shares in own[2]], 2)  # what writes counts
     assert outcome(model(*parts, 1), loud).log10_p < -10
+
+
+def test_the_share_of_units_that_is_told_is_found():
+    """Blocks at other places that have as much in common as is said, and half as much."""
+    bar, found = float(np.log10(0.01)), {}
+    told = share_seen(outcome(model(*drawn(0, 256), 1), model(*drawn(50, 256), 2)), bar)
+    assert 0.1 < told < 0.6
+    for share in (told, told / 2):
+        n, found[share] = int(share * 256), 0
+        for seed in range(20):
+            parts, own = drawn(seed, 256), drawn(seed + 100, 256)
+            copy = moved(parts, [1, 2, 3, 0], seed)
+            mixed = [
+                [np.r_[new[n:], old[:n]] for new, old in zip(*both, strict=True)]
+                for both in zip(own, copy, strict=True)
+            ]
+            found[share] += outcome(model(*parts, 1), model(*mixed, 2)).log10_p <= bar
+    assert found[told] >= 15  # of 18 that are meant: three standard deviations below
+    assert found[told / 2] < 10
 
 
 def test_units_whose_gate_is_their_up_row_say_nothing():

@@ -17,14 +17,10 @@ from provlab.engine.memory import Pair
 from provlab.engine.reference import Result
 from provlab.engine.table import JobTable, Missing, PairRecord
 from provlab.errors import NotComparableError, NoUnitsError, ParameterError, reason
-from provlab.inference import pvalues
 from provlab.statistics import get
 from provlab.statistics.model import Model
 from provlab.statistics.order import of_pair
-from provlab.statistics.results import FEW, BlockResult, Detail, Outcome, reachable, silence
-
-_LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
-_SHOWN = 12  # pairs of blocks that a verdict names
+from provlab.statistics.results import FEW, BlockResult, Detail, Outcome, of_all_blocks, reachable, silence
 
 Blocks = tuple[int, int]
 
@@ -119,7 +115,7 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
     log10_p = np.zeros(shape)  # a pair of blocks that was not compared is no evidence
     for pair, result in results.items():
         log10_p[pair] = result.log10_p
-    holm = pvalues.holm(log10_p.ravel()).reshape(shape)
+    holm, everywhere, pairs = of_all_blocks(log10_p, len(results))
     could = np.zeros(shape)
     for pair, result in results.items():
         could[pair] = result.reach
@@ -136,18 +132,9 @@ def _outcome(name: str, results: dict[Blocks, BlockResult], shape: Blocks) -> Ou
     # either model may have silenced some of its blocks: what is left of the weaker one
     left = max(float(reachable(could.min(axis=axis)).min()) for axis in (0, 1))
     reach = min(0.0, left + tests)
-    everywhere: dict[str, Any] = {
-        "shape": list(shape),
-        "found": np.argwhere(holm <= np.log10(_LEVEL)).tolist(),
-        "not_compared": holm.size - len(results),
-        "log10_p": log10_p.tolist(),
-    }
-    pairs = ", ".join(f"{i} with {j}" for i, j in everywhere["found"][:_SHOWN]) or "none"
-    more = f" and {left} more" if (left := len(everywhere["found"]) - _SHOWN) > 0 else ""
-    lost = f"; {everywhere['not_compared']} pairs could not be compared" if everywhere["not_compared"] else ""
     message = (
         f"{name} compared all {of_a} blocks of one with all {of_b} of the other; its p-value is the smallest "
-        f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs}{more}{lost})."
+        f"of {of_a * of_b} pairs of blocks, by Holm over them (found: {pairs})."
     )
     best = min(blocks, key=lambda block: (float(holm[block.block].min()), -block.value))
     why = None if reach else silence(blocks) or FEW

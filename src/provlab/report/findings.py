@@ -5,6 +5,7 @@ conditions stand beside the table.
 """
 
 import tomllib
+from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from string import Formatter
@@ -202,7 +203,8 @@ class Verdict:
     def _could_see(self) -> list[Finding]:
         """How much two models must have in common for the strongest test to reject: a figure for these two."""
         through = self._pair.decision.through if self.outcome == NOT_REJECTED else ()
-        shares = {test.name: share_seen(self._pair.outcomes[test.name], self._family.bar) for test in through}
+        units = [test.name for test in through if test.evidence == "units"]
+        shares = {name: share_seen(self._pair.outcomes[name], self._family.bar) for name in units}
         known = {share: name for name, share in shares.items() if share is not None}
         share, name = min(known.items(), default=(0.0, ""))
         return say("could see", "share", share=f"{share:.0%}", power=f"{power.POWER:.0%}", name=name)
@@ -267,8 +269,8 @@ class Verdict:
         said: dict[str, list[tuple[str, str]]] = {"in_part": [], "of_the_rest": []}
         for name in self._p:
             blocks, rejects = outcomes[name].blocks, name in self._hits
-            if some := [block.why for block in blocks if block.why and (block.left_out or not rejects)]:
-                reason = f"{len(some)} of {len(blocks)} blocks: {self._with_names(some[0])}"
+            if some := Counter(block.why for block in blocks if block.why and (block.left_out or not rejects)):
+                reason = f"{some.total()} of {len(blocks)} blocks: {self._with_names(some.most_common(1)[0][0])}"
                 said["of_the_rest" if rejects else "in_part"].append((name, reason))
         said |= {
             "no_p": [(name, self._with_names(why)) for name, o in outcomes.items() if (why := why_none(o))],
@@ -352,12 +354,14 @@ class Verdict:
 
 def share_seen(outcome: Outcome, bar: float) -> float | None:
     """Smallest share of common units of each block that would be rejected; None where it is not known."""
-    blocks = [block for block in outcome.blocks if None not in (block.block, block.detail.n)]
-    told = blocks if outcome.detail.all_blocks is None else blocks[:1]  # one pair of blocks speaks for all
+    told = [block for block in outcome.blocks if block.detail.n]
+    pairs = 0.0  # log10 of the pairs of blocks, over which p and reach are corrected: one of them speaks for all
+    if (everywhere := outcome.detail.all_blocks) is not None:
+        told, pairs = told[:1], float(np.log10(np.prod(everywhere["shape"])))
     if not told or told[0].detail.experts:
         return None
-    counted = [power.units_that_count(block.reach) for block in told]
-    return power.smallest_share([block.detail.needed("n") for block in told], counted, bar)
+    counted = [power.units_that_count(block.reach - pairs) for block in told]
+    return power.smallest_share([block.detail.needed("n") for block in told], counted, bar - pairs)
 
 
 def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:

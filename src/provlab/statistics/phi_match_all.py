@@ -20,7 +20,7 @@ Experts of a block are one MLP here (`provlab.statistics.experts.Inputs.whole`).
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,11 +33,8 @@ from provlab.statistics.base import CALIBRATED, Array, Features, Statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch, PhiMatchUnsigned
-from provlab.statistics.results import BlockResult, Detail, Outcome
+from provlab.statistics.results import FOUND, BlockResult, Detail, Outcome, of_all_blocks
 from provlab.statistics.two_views import Views, viewed
-
-_LEVEL = 0.01  # at which a pair of blocks is found, by Holm over all pairs
-_SHOWN = 12  # pairs of blocks that a verdict names
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ class PhiMatchAll(Statistic):
         if not a.living or not b.living:
             raise NoUnitsError("no block has two hidden units that write anything")
         shape = len(a.gate), len(b.gate)
-        bar = float(np.log10(_LEVEL / math.prod(shape)))
+        bar = float(np.log10(FOUND / math.prod(shape)))
         digests = sorted(side.digest.tobytes().hex() for side in (a, b))
         seeds = {i: tie_seed(options.seed, self.name, i, *digests) for i in range(max(shape))}
         lookers = {i: self._drawn(a.views(i), seeds[i]) for i in a.living}
@@ -219,22 +216,13 @@ class PhiMatchAll(Statistic):
         for pair, met in found.items():
             log10_p[pair], reach[pair] = met.log10_p, met.reach
         many = float(np.log10(log10_p.size))
-        holm = pvalues.holm(log10_p.ravel()).reshape(shape)
+        holm, everywhere, pairs = of_all_blocks(log10_p, len(found))
         best = min(found, key=lambda pair: (log10_p[pair], -found[pair].rho))
         # half of the blocks of either model could have been found somewhere
         could = max(float(np.median(reach.min(axis=axis))) for axis in (0, 1))
-        places = np.argwhere(holm <= np.log10(_LEVEL)).tolist()
-        everywhere: dict[str, Any] = {
-            "shape": list(shape),
-            "found": places,
-            "not_compared": log10_p.size - len(found),
-            "log10_p": log10_p.tolist(),
-        }
-        named = ", ".join(f"{i} with {j}" for i, j in places[:_SHOWN]) or "none"
-        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
         said = (
             f"{self.name} looked for {found[best].n} units of each of the {shape[0]} blocks of one in all {shape[1]} "
-            f"of the other (found: {named}{more})."
+            f"of the other (found: {pairs})."
         )
         detail = Detail(n=found[best].n, agree=found[best].agree, all_blocks=everywhere, said=said)
         p = float(holm[best])

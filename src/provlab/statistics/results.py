@@ -252,6 +252,29 @@ def silence(blocks: Sequence[BlockResult]) -> str | None:
     return f"{reasons.total()} of {len(blocks)} blocks: {reasons.most_common(1)[0][0]}" if reasons else None
 
 
+#: at which a pair of blocks is found, by Holm over all pairs
+FOUND = 0.01
+_SHOWN = 12  # pairs of blocks that a verdict names
+
+
+def of_all_blocks(log10_p: NDArray[np.float64], compared: int) -> tuple[NDArray[np.float64], dict[str, Any], str]:
+    """Bring the p-values of all pairs of blocks together, ``(blocks of one, blocks of the other)``.
+
+    Returns
+    -------
+    tuple
+        The p-values by Holm over all pairs; what `Detail.all_blocks` holds; and which pairs were found, in words. Pairs
+        beyond the `compared` ones count as no evidence.
+    """
+    holm = pvalues.holm(log10_p.ravel()).reshape(log10_p.shape)
+    found = np.argwhere(holm <= np.log10(FOUND)).tolist()
+    lost = holm.size - compared
+    everywhere = {"shape": list(holm.shape), "found": found, "not_compared": lost, "log10_p": log10_p.tolist()}
+    words = ", ".join(f"{i} with {j}" for i, j in found[:_SHOWN]) or "none"
+    words += f" and {len(found) - _SHOWN} more" * (len(found) > _SHOWN)
+    return holm, everywhere, words + f"; {lost} pairs could not be compared" * bool(lost)
+
+
 def of_matching(correlation: pvalues.Spearman, first: NDArray[np.int64], second: NDArray[np.int64]) -> Detail:
     """Detail of a block whose p-value is Spearman's of two matchings ``(n,)``."""
     return Detail(n=correlation.n, agree=int((first == second).sum()), paper_log10_p=correlation.paper_log10_p)
