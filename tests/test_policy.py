@@ -5,6 +5,7 @@ from pathlib import Path
 
 import moved
 import pytest
+from planted import says
 
 import provlab
 from provlab import policy
@@ -112,6 +113,9 @@ def test_the_look_is_made_where_nothing_rejects(trained, prose):
     asked = [record.statistic for record in strangers.records]
     assert asked[-2:] == [policy.LOOK, "stream_score"]
     assert strangers.outcome == NOT_REJECTED
+    # what would have been found, anywhere by some units and in place by all of them
+    assert says(strangers, "could see", "share", power="90%", name=policy.LOOK)
+    assert says(strangers, "could see", "in_place", power="90%", name="phi_match_unsigned")
     blocks = provlab.compare(base, trained(2), blocks=[0, 1, 2], text=prose, **SMALL)
     assert policy.LOOK not in [record.statistic for record in blocks.records]
 

@@ -21,9 +21,9 @@ from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
 from provlab.report.card import joined
-from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, OUTCOMES, REJECTED, ROWS, SAME, UNTESTED, seen
+from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, OUTCOMES, REJECTED, ROWS, SAME, UNTESTED, Test, seen
 from provlab.report.family import LEVEL, FamilyOfTests, why_none
-from provlab.report.outcome import ALIKE, RELATED_STREAM, PairEvidence, reads_text
+from provlab.report.outcome import ALIKE, PLACES, RELATED_STREAM, PairEvidence, reads_text
 from provlab.statistics import flaws
 from provlab.statistics.base import BY_THEOREM, UNCALIBRATED
 from provlab.statistics.results import Outcome
@@ -201,13 +201,23 @@ class Verdict:
         ]
 
     def _could_see(self) -> list[Finding]:
-        """How much two models must have in common for the strongest test to reject: a figure for these two."""
-        through = self._pair.decision.through if self.outcome == NOT_REJECTED else ()
-        units = [test.name for test in through if test.evidence == "units"]
+        """How much two models must have in common to be rejected: figures for these two, in any place and in place."""
+        if self.outcome != NOT_REJECTED:
+            return []
+        still = [flaw for flaw in self._pair.disguises if flaw.spoils != PLACES]
+        in_place = [test for test in self._able if all(seen(flaw, test) for flaw in still)]
+        (anywhere, name), (here, who) = map(self._least_share, (self._pair.decision.through, in_place))
+        often = f"{power.POWER:.0%}"
+        return [
+            *say("could see", "share", share=f"{anywhere:.0%}", power=often, name=name),
+            *say("could see", "in_place", here < anywhere, share=f"{here:.0%}", power=often, name=who),
+        ]
+
+    def _least_share(self, tests: Iterable[Test]) -> tuple[float, str]:
+        """The smallest share of units that a test would have found, and which test; no name where none is known."""
+        units = [test.name for test in tests if test.evidence == "units"]
         shares = {name: share_seen(self._pair.outcomes[name], self._family.bar) for name in units}
-        known = {share: name for name, share in shares.items() if share is not None}
-        share, name = min(known.items(), default=(0.0, ""))
-        return say("could see", "share", share=f"{share:.0%}", power=f"{power.POWER:.0%}", name=name)
+        return min(((share, name) for name, share in shares.items() if share is not None), default=(1.0, ""))
 
     def _causes(self) -> list[Finding]:
         """Causes between which no test chooses, those that cost nothing first, and what framers do at a cost."""
