@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, FuncNorm, Normalize, to_hex, to_rgb
 from matplotlib.figure import Figure as Canvas
 
+from provlab import statistics
 from provlab.errors import InputError
-from provlab.statistics import REGISTRY
 
 WIDTH = 6.5
 HALF_WIDTH = 3.2
@@ -165,19 +165,19 @@ def value_grid(axes: Axes, axis: Literal["both", "x", "y"] = "both") -> None:
 
 def symbol(label: str) -> str:
     """Write the names of statistics in a label as symbols, for a picture; other words stay as they are."""
-    return _rewritten(label, "symbol")
+    return _rewritten(label, statistics.symbol)
 
 
 def word(label: str) -> str:
     """Write the names of statistics in a label as plain text, for a caption."""
-    return _rewritten(label, "word")
+    return _rewritten(label, statistics.word)
 
 
-def _rewritten(label: str, how: str) -> str:
+def _rewritten(label: str, how: Callable[[str], str]) -> str:
     """Replace the names of statistics, which may stand as registered or already as words."""
-    entries = {name: entry for key, entry in REGISTRY.items() for name in (key, entry.word)}
-    names = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in entries)
-    return re.sub(names, lambda match: str(getattr(entries[match[0]], how)), label)
+    known = {written: name for name in statistics.REGISTRY for written in (name, statistics.word(name))}
+    names = "|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in known)
+    return re.sub(names, lambda match: how(known[match[0]]), label)
 
 
 def require(condition: object, message: str) -> None:

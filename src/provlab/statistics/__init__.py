@@ -16,14 +16,13 @@ that reads this order compares `provlab.statistics.order.OrderedRows` by
 `provlab.statistics.phi_u.correlation_with_identity`, which checks it; without a check its p-values are refused. One
 that finds units in any order says ``evidence = "units"``, one of the embedding alone ``evidence = "rows"``.
 
-An installed package names its class in the entry points `provlab.statistics` (``phi_mine = "package.module:PhiMine"``),
-so that commands and worker processes find it too.
+A package names its class in the entry points `provlab.statistics` (``phi_mine = "package.module:PhiMine"``), so that
+commands and worker processes find it too. This package names its own there, and in no other list.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from provlab import plugins
 from provlab.errors import ParameterError, nearest
@@ -34,59 +33,22 @@ if TYPE_CHECKING:
     Kind = TypeVar("Kind", bound=type[Statistic])
 
 
-@dataclass(frozen=True)
-class Entry:
-    """Where a statistic is, and how it is written.
+#: what runs if no statistic is named
+USUAL = ("phi_u", "phi_h", "phi_l2", "phi_jsd", "phi_match", "phi_match_unsigned", "phi_unseen")
 
-    Attributes
-    ----------
-    module, kind : str
-        A module, and the class in it.
-    symbol : str
-        In a picture, as TeX where it is mathematics.
-    usual : bool
-        Run if no statistic is named.
-    """
+
+class Entry(NamedTuple):
+    """Where a statistic is: a module, and the class in it."""
 
     module: str
     kind: str
-    symbol: str
-    usual: bool = False
-
-    @property
-    def word(self) -> str:
-        """The symbol as plain text: ``φ_U``."""
-        plain = self.symbol.replace(r"\phi", "φ").replace(r"\ell_", "ℓ")
-        return plain.translate(str.maketrans("", "", "${}"))
 
 
-_HERE = "provlab.statistics"
+_points = plugins.named(plugins.STATISTICS)
+#: name -> where it is: the usual ones, then all others, those of other packages among them
 REGISTRY = {
-    "phi_u": Entry(f"{_HERE}.phi_u", "PhiU", r"$\phi_U$", usual=True),
-    "phi_h": Entry(f"{_HERE}.phi_h", "PhiH", r"$\phi_H$", usual=True),
-    "phi_l2": Entry(f"{_HERE}.phi_l2", "PhiL2", r"$\phi_{\ell_2}$", usual=True),
-    "phi_l2_blocks": Entry(f"{_HERE}.phi_l2", "PhiL2Blocks", r"blocks' $\phi_{\ell_2}$"),
-    "phi_jsd": Entry(f"{_HERE}.phi_jsd", "PhiJSD", r"$\phi_{JSD}$", usual=True),
-    "phi_match": Entry(f"{_HERE}.phi_match", "PhiMatch", r"$\phi_{MATCH}$", usual=True),
-    "phi_match_unsigned": Entry(f"{_HERE}.phi_match", "PhiMatchUnsigned", r"$\phi_{|MATCH|}$", usual=True),
-    "phi_match_all": Entry(f"{_HERE}.phi_match_all", "PhiMatchAll", r"$\phi_{|MATCH|}$ of all blocks"),
-    "phi_e": Entry(f"{_HERE}.phi_e", "PhiE", r"$\phi_E$"),
-    "phi_axes": Entry(f"{_HERE}.phi_e", "PhiAxes", r"$\phi_{AXES}$"),
-    "phi_unseen": Entry(f"{_HERE}.phi_unseen", "PhiUnseen", r"$\phi_{UNSEEN}$", usual=True),
-    "stream_score": Entry(f"{_HERE}.phi_e", "StreamScore", "stream score"),
+    name: Entry(_points[name].module, _points[name].attr) for name in (*USUAL, *sorted(_points.keys() - set(USUAL)))
 }
-
-
-def _symbol(name: str) -> str:
-    """How a name is written in a picture, unless its class says so: ``phi_views`` as an index in capitals."""
-    stem, _, index = name.partition("_")
-    return rf"$\phi_{{{index.upper()}}}$" if stem == "phi" and index.isalpha() else name
-
-
-for _point in plugins.named(plugins.STATISTICS).values():
-    REGISTRY.setdefault(_point.name, Entry(_point.module, _point.attr, _symbol(_point.name)))
-#: what runs if no statistic is named
-USUAL = tuple(name for name, entry in REGISTRY.items() if entry.usual)
 
 _loaded: "dict[str, Statistic]" = {}
 
@@ -97,7 +59,7 @@ def register(kind: "Kind") -> "Kind":
     Units in a store are found by name, code and options; raise `version` of a class that you typed into a notebook when
     you change what it computes.
     """
-    REGISTRY[kind.name] = Entry(kind.__module__, kind.__qualname__, kind.symbol or _symbol(kind.name))
+    REGISTRY[kind.name] = Entry(kind.__module__, kind.__qualname__)
     _loaded[kind.name] = kind()
     return kind
 
@@ -121,6 +83,22 @@ def get(name: str) -> "Statistic":
             meant = nearest(name, list(REGISTRY))
             raise ParameterError(f"no statistic is called {name!r}; there are {known}{meant}")
     return _loaded[name]
+
+
+def symbol(name: str) -> str:
+    """How a name is written in a picture, as TeX: as its own class says, or ``phi_views`` as an index in capitals."""
+    if said := vars(type(get(name))).get("symbol"):
+        return str(said)
+    stem, _, index = name.partition("_")
+    if stem != "phi" or not index.isalpha():
+        return name
+    return rf"$\phi_{index.upper()}$" if len(index) == 1 else rf"$\phi_{{{index.upper()}}}$"
+
+
+def word(name: str) -> str:
+    """How a name is written in a caption, as plain text: ``φ_U``."""
+    plain = symbol(name).replace(r"\phi", "φ").replace(r"\ell_", "ℓ")
+    return plain.translate(str.maketrans("", "", "${}"))
 
 
 def checked_names(names: Sequence[str] | None) -> list[str]:

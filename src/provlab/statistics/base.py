@@ -74,7 +74,8 @@ class Statistic(ABC):
         Raised whenever the same inputs would give other numbers, where no file holds the class, as in a notebook: a
         finished result counts for one version. The code of a file is known by itself (`provlab.codehash`).
     symbol : str
-        In pictures, as TeX where it is mathematics; empty for its name.
+        In pictures, as TeX where it is mathematics, not inherited; by default what `provlab.statistics.symbol` makes of
+        the name.
     reads : str
         One line: what it reads of each model.
     assumptions : str

@@ -178,6 +178,7 @@ class StreamScore(PhiE):
     """
 
     name = "stream_score"
+    symbol = "stream score"
     # 1 was one of all rows by their squares, which a few long ones decide; 2 turned empty directions too; 3 took four
     # rounds, whether tokens were settled or not
     version = 4

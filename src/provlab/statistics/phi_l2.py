@@ -212,6 +212,7 @@ class PhiL2(Statistic):
     """phi_l2 with PERMTEST over hidden units and embedding dimensions of the whole model."""
 
     name = "phi_l2"
+    symbol = r"$\phi_{\ell_2}$"
     # 1 permuted block 0 with the embedding; 2 summed by threads; 3 drew T copies a block; 4 by name; 5 tested each MLP;
     # 6 took any order; 7 summed large blocks whole; 8 permuted each unit on its own
     version = 9
@@ -295,6 +296,7 @@ class PhiL2Blocks(PhiL2):
     """
 
     name = "phi_l2_blocks"
+    symbol = r"blocks' $\phi_{\ell_2}$"
     # 1 summed in the order of names; 2 took any order; 3 summed large blocks whole; 4 permuted each unit on its own
     version = 5
     reads = "MLP weights of the blocks"

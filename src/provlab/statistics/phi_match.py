@@ -317,4 +317,5 @@ class PhiMatchUnsigned(PhiMatch):
     """phi_MATCH by the size of the cosine, whatever its sign: an extension that no sign in T6 evades."""
 
     name = "phi_match_unsigned"
+    symbol = r"$\phi_{|MATCH|}$"
     unsigned = True
