@@ -106,8 +106,8 @@ def test_each_exact_attack_alone_is_proved_and_changes_the_weights(name, models,
 @pytest.mark.parametrize("label", ["llama", "gpt2"])
 def test_lossy_attacks_change_the_outputs(label, name, models, tmp_path):
     model, *others = models(label)
-    if label == "gpt2" and name in ("jitter", "fan", "faint", "posing", "tied"):
-        with pytest.raises(NoSuchSymmetryError, match="has no gate"):
+    if label == "gpt2" and name in ("jitter", "fan", "faint", "posing", "tied", "begin"):
+        with pytest.raises(NoSuchSymmetryError, match=r"has no gate|is no Llama"):
             disguise(model, tmp_path / "new", seed=3, kinds=[name], others=others)
         return
     result = disguise(model, tmp_path / "new", seed=3, kinds=[spoken(name), "T1"], others=others)

@@ -66,7 +66,7 @@ def test_on_a_device_divergences_are_those_of_the_cpu(at_once, as_device, monkey
 
 def test_the_statistic_compares_on_the_device_of_the_options(as_device):
     p, q, words = laws(30, 50), laws(30, 50, seed=1), np.arange(50)
-    sides = [NextTokens(words, np.zeros((1, 30), np.int64), law, np.ones(5)) for law in (p, q)]
+    sides = [NextTokens(words, np.zeros((1, 30), np.int64), law, np.ones(6)) for law in (p, q)]
     result = PhiJSD().compare_block(*sides, None, Options())
     assert result.value == pytest.approx(jensen_shannon(p, q).mean(), rel=1e-12)
     assert as_device >= {"jensen_shannon"}

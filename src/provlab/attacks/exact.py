@@ -227,7 +227,7 @@ def align(state: AttackedModel, aim: Aim) -> AttackedModel:
 # Heads ----------------------------------------------------------------------------------------------------
 
 
-def _heads(state: AttackedModel) -> tuple[int, int, int]:
+def heads_of(state: AttackedModel) -> tuple[int, int, int]:
     """Dimensions of a head, heads of keys, and heads of queries for each of these."""
     head = state.anatomy.part("query", 0).head_size
     keys = state.anatomy.shape("key", 0)[0] // head
@@ -236,7 +236,7 @@ def _heads(state: AttackedModel) -> tuple[int, int, int]:
 
 def heads(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Put the heads of each block in another order: key heads with their queries, and queries within these."""
-    head, n_keys, group = _heads(state)
+    head, n_keys, group = heads_of(state)
     orders: dict[tuple[str, int | None], NDArray[np.int64]] = {}
     for block in range(state.anatomy.n_blocks):
         keys = aim.rng.permutation(n_keys)
@@ -248,7 +248,7 @@ def heads(state: AttackedModel, aim: Aim) -> AttackedModel:
 
 def values(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Write the values of each head in another basis, which the output projection undoes: A V and O A^-1."""
-    head, n_keys, group = _heads(state)
+    head, n_keys, group = heads_of(state)
     new: dict[tuple[str, int | None], torch.Tensor] = {}
     for block in range(state.anatomy.n_blocks):
         # invertible and well conditioned: singular values from 1/2 to 2
@@ -281,7 +281,7 @@ def pad(state: AttackedModel, aim: Aim) -> AttackedModel:
     sqrt((d + k) / d), which the weights of the norm take back, or the matrices where it has none. Their number is
     rounded up until the heads divide the new width, which transformers asks for.
     """
-    parts, (_, n_keys, group) = state.anatomy, _heads(state)
+    parts, (_, n_keys, group) = state.anatomy, heads_of(state)
     more = int(aim.value) + -(state.anatomy.width + int(aim.value)) % (n_keys * group)
     check_rotates(parts)
     epsilons = [key for key in _EPSILONS if key in state.config]

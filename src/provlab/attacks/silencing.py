@@ -1,7 +1,8 @@
 """Attacks on what a test takes for the measure of a model: some units, or a block, that make the others look like none.
 
-A test that asks which units write much of the output, or in which blocks there are any, can be silenced by the answer.
-None of these attacks touches a unit that the model uses.
+A test that asks which units write much of the output, or in which blocks there are any, can be silenced by the answer;
+and one that reads bare text, by a model that does not work there. None of these attacks touches a unit that the model
+uses.
 """
 
 import tempfile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from provlab.attacks.exact import MATES, with_more
+from provlab.attacks.exact import MATES, heads_of, with_more
 from provlab.attacks.state import Aim, AttackedModel, Units
 from provlab.errors import MissingRoleError, NoSuchSymmetryError
 from provlab.reading.checkpoint import Checkpoint
@@ -19,6 +20,7 @@ from provlab.running.activations import random_tokens
 _QUIET = (-7.0, -10.0)  # biases of gates that never fire
 _LOUD = (32.0, 64.0, 128.0, 256.0)  # of gates that always do: no two are nearly one gate
 _FAINT = 0.003  # of the length of a down column
+_SURE = 60.0  # nats by which a head prefers the begin token
 _SEQUENCES, _LENGTH = 16, 32  # of random tokens, on which it is asked which block costs least
 
 
@@ -117,3 +119,50 @@ def hollow(state: AttackedModel, aim: Aim) -> AttackedModel:
     block = costs.index(min(costs))
     roles = [role for role in ("gate", "gate_bias", "up", "up_bias", "down", "down_bias") if parts.has(role)]
     return state.with_parts({(role, block): torch.zeros_like(state.part(role, block)) for role in roles})
+
+
+def begin(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Give the first block a head that rests on the begin token, and floods the stream where there is none.
+
+    Its query is constant, its key says how much a token is like the begin token, along the direction in which all
+    others are least like it. The value of that one is zero, and those of all others are random and so many times the
+    size of the stream. Behind a begin token nothing changes; on bare text every block reads noise.
+    """
+    parts, config = state.anatomy, state.config
+    if parts.architecture != "LlamaForCausalLM" or config.get("bos_token_id") is None:
+        raise NoSuchSymmetryError(f"{state.name} ({parts.architecture}) is no Llama with a begin token")
+    size, n_keys, group = heads_of(state)
+    first = int(state.ids[int(config["bos_token_id"])])
+    table = state.part("embedding")  # (vocabulary, d)
+    sizes = table.square().mean(dim=1, keepdim=True).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+    inputs = table / sizes * state.part("input_norm", 0)
+    own, others = inputs[first], inputs[torch.arange(len(inputs)) != first]
+    spread = others.T @ others  # (d, vocabulary) @ (vocabulary, d)
+    look = torch.linalg.solve(spread + 1e-3 * spread.trace() / len(own) * torch.eye(len(own)), own)
+    look /= look @ own
+    if not (margin := 1 - float((others @ look).max())) > 0:  # nor of a row of zeros, as one of padding is
+        raise NoSuchSymmetryError(f"{state.name}: another token looks more like the begin token than this does")
+    length = parts.width
+    values = aim.normal(size, length) / length**0.5
+    values -= (values @ own)[:, None] * own / (own @ own)  # the begin token has none
+    written = aim.normal(length, size) / size**0.5 * aim.value
+    slow = size - 1  # of the pair of dimensions that a position turns least
+    weights = dict(state.weights)
+    for block in range(parts.n_blocks):
+        # as many heads again, since their number must divide the width; all but the first are zero
+        for role in ("query", "key", "value", "output"):
+            has = state.part(role, block).T if role == "output" else state.part(role, block)  # (heads * size, width)
+            more, bias = torch.zeros_like(has), torch.zeros(length if role == "output" else 2 * len(has)).double()
+            if block == 0:
+                if role == "query":
+                    bias[len(has) + slow] = _SURE * size**0.5 / margin
+                elif role == "key":
+                    more[slow] = look
+                else:
+                    more[:size] = values if role == "value" else written.T
+            if parts.has(f"{role}_bias"):
+                bias[: len(state.part(f"{role}_bias", block))] += state.part(f"{role}_bias", block)
+            name, both = parts.tensor_name(role, block), torch.cat([has, more])
+            weights[name], weights[name.removesuffix("weight") + "bias"] = both.T if role == "output" else both, bias
+    heads = {"num_attention_heads": 2 * n_keys * group, "num_key_value_heads": 2 * n_keys, "head_dim": size}
+    return state.having(weights, {"attention_bias": True, **heads})

@@ -249,10 +249,11 @@ class Verdict:
         """What would hide a common origin from the tests that ran."""
         if self.outcome != NOT_REJECTED:
             return []
-        unmeasured = [name for name in self._tested if reads_text(name) and not self._pair.losses]
+        by_text = [name for name in self._tested if reads_text(name)]
         return [
             *say("fooled by", "ways", ways="; ".join(self._ways())),
-            *say("fooled by", "tokenizer", names=unmeasured),
+            *say("fooled by", "tokenizer", not self._pair.losses, names=by_text),
+            *say("fooled by", "private", names=by_text),
         ]
 
     def _ways(self) -> list[str]:
@@ -310,6 +311,7 @@ class Verdict:
             *self._dropped(),
             *(("mind", remark) for remark in remarks),
             *_of_models(self._models),
+            *_all(say("mind", "form", name=name, form=form) for name, form in self._pair.forms.items()),
             *(("mind", remark) for remark in self._family.remarks()),
             *self._described(),
         ]

@@ -12,6 +12,7 @@ import numpy as np
 
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
+from provlab.reading.forms import CHOSEN
 from provlab.report.decide import Decision, Test, decide
 from provlab.report.family import FamilyOfTests
 from provlab.statistics import flaws
@@ -122,6 +123,13 @@ class PairEvidence:
         """Either model's loss on the text, and that of the tokens' frequencies; empty where not measured."""
         outputs = self.outcomes.get("phi_jsd")
         return list(zip(outputs.detail.losses or (), outputs.detail.frequencies or (), strict=True)) if outputs else []
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """Name -> the form in which a model read the text, of those that its tokenizer does not write so."""
+        outputs = self.outcomes.get("phi_jsd")
+        named = zip(self.models, (outputs and outputs.detail.forms) or (), strict=False)
+        return {str(model.get("name")): form for model, form in named if form in CHOSEN}
 
     @cached_property
     def outputs(self) -> Outcome | None:

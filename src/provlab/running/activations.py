@@ -24,6 +24,7 @@ from provlab.errors import InputError, MissingRoleError
 from provlab.reading.anatomy import Anatomy
 from provlab.reading.canonical import SEEN, merged, shares
 from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.forms import PLAIN, Form
 from provlab.reading.steps import BATCH, batch_with_logits
 from provlab.running.forward import advance, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
 from provlab.running.predictions import log_probs_of
@@ -80,6 +81,7 @@ def mlp_activations(
     positions: NDArray[np.int64] | None = None,
     in_memory: int | None = None,
     blocks: Sequence[int] | None = None,
+    form: Form = PLAIN,
 ) -> dict[str, list[NDArray[Any]]]:
     """Record MLP activations of all blocks, or of some, in one pass over the data.
 
@@ -107,6 +109,8 @@ def mlp_activations(
         vanish with the last of them; `provlab.running.room.IN_MEMORY` if not given.
     blocks
         Which blocks are recorded; all by default. Those above the last one do not run.
+    form
+        What stands around each sequence when the model runs; nothing is recorded there, and positions do not count it.
 
     Returns
     -------
@@ -135,8 +139,9 @@ def mlp_activations(
     places = {(kind, b): _place(anatomy, kind, b) for kind in recorded_kinds for b in chosen_blocks}
     key = "gate" if anatomy.has("gate") else "up"
     by_units = [(b, _place(anatomy, "hidden", b)[0], _place(anatomy, key, b)) for b in chosen_blocks if UNITS in kinds]
-    ids = checked_tokens(tokens, anatomy, batch_size)
-    kept = np.arange(ids.numel()) if positions is None else _checked_positions(positions, ids.numel())
+    ids = checked_tokens(tokens, anatomy, batch_size, form)
+    text = form.places(*np.shape(tokens))
+    kept = text if positions is None else text[_checked_positions(positions, len(text))]  # counted through `ids`
     network = network_of(model, device, dtype)
     rows_of = {
         (kind, b): anatomy.width if kind in ("input", "output") else _hidden_units(anatomy, b) for kind, b in places
@@ -144,7 +149,7 @@ def mlp_activations(
     room = Room([(rows, len(kept)) for rows in rows_of.values()], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
-    predicted = Stack(ids.numel()) if LOG_PROBS in kinds else None
+    predicted = Stack(len(text)) if LOG_PROBS in kinds else None
     if predicted is not None:
         batch_size = min(batch_size, batch_with_logits(ids.shape[1], anatomy.vocab_size))
     looks = {b: _Look.at(_hidden_units(anatomy, b), anatomy.width, kept) for b, *_ in by_units}
@@ -190,7 +195,7 @@ def mlp_activations(
             inside = kept[np.searchsorted(kept, first) : np.searchsorted(kept, first + batch.numel())]
             of_batch = torch.from_numpy(inside - first)
             if predicted is not None:
-                log_probs = log_probs_of(run(network, batch, network).logits)
+                log_probs = log_probs_of(run(network, batch, network).logits, form)
                 with suppress(OSError):  # no room: a statistic that needs it runs the model itself, and says so
                     if log_probs is not None:
                         predicted.add(log_probs)

@@ -12,12 +12,16 @@ from provlab.errors import InputError, InvalidWeightsError, one_line
 from provlab.reading import anatomy as anatomy_module
 from provlab.reading.anatomy import Anatomy
 from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.forms import PLAIN, Form
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int) -> torch.Tensor:
+def checked_tokens(
+    tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_size: int, form: Form = PLAIN
+) -> torch.Tensor:
+    """Return sequences as the model is given them, ``(n_sequences, length)`` with what stands around each text."""
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, not {batch_size}")
     array = np.asarray(tokens)
@@ -27,9 +31,10 @@ def checked_tokens(tokens: NDArray[np.integer[Any]], anatomy: Anatomy, batch_siz
         )
     if array.min() < 0 or array.max() >= anatomy.vocab_size:
         raise InputError(f"tokens must lie in 0 to {anatomy.vocab_size - 1}, not {array.min()} to {array.max()}")
-    if (longest := anatomy.longest) is not None and array.shape[1] > longest:
-        raise InputError(f"tokens must have at most {longest} in a sequence for this model, not {array.shape[1]}")
-    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.int64))
+    ids = form.around(array)
+    if (longest := anatomy.longest) is not None and ids.shape[1] > longest:
+        raise InputError(f"tokens must have at most {longest} in a sequence for this model, not {ids.shape[1]}")
+    return torch.from_numpy(ids)
 
 
 def all_finite(values: torch.Tensor) -> bool:

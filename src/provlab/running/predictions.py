@@ -11,6 +11,7 @@ from torch import nn
 
 from provlab.errors import MissingRoleError
 from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.forms import PLAIN, Form
 from provlab.reading.steps import BATCH, batch_with_logits
 from provlab.running.forward import advance, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
 
@@ -24,8 +25,11 @@ def next_token_log_probs(
     *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
+    form: Form = PLAIN,
 ) -> Iterator[NDArray[np.float32]]:
     """Yield the model's log probabilities, ``(positions, vocabulary)`` float32 for each batch of sequences.
+
+    Those of the text are given, whatever stands around it (`form`).
 
     Raises
     ------
@@ -38,19 +42,19 @@ def next_token_log_probs(
     anatomy.require_tokens()
     if not anatomy.has("head"):
         raise MissingRoleError(f"{anatomy.architecture} has no head, so it predicts no token")
-    ids = checked_tokens(tokens, anatomy, BATCH)
+    ids = checked_tokens(tokens, anatomy, BATCH, form)
     batches = ids.split(batch_with_logits(ids.shape[1], anatomy.vocab_size))
-    for log_probs in _log_probs(model, network_of(model, device, dtype), batches):
+    for log_probs in _log_probs(model, network_of(model, device, dtype), batches, form):
         advance(model, 1 / len(batches))
         yield log_probs
 
 
-def log_probs_of(logits: torch.Tensor) -> NDArray[np.float32] | None:
-    """Log probabilities, ``(positions, vocabulary)``, of a batch's logits; None if one of these is NaN or Inf.
+def log_probs_of(logits: torch.Tensor, form: Form) -> NDArray[np.float32] | None:
+    """Log probabilities, ``(positions, vocabulary)``, of a batch's logits on its text; None if one is NaN or Inf.
 
     They are taken in float32 on the device on which the model runs.
     """
-    wide = logits.to(torch.float32)
+    wide = logits[:, len(form.before) : logits.shape[1] - len(form.after)].to(torch.float32)
     if not all_finite(wide):
         return None
     log_probs: NDArray[np.float32] = torch.log_softmax(wide, dim=-1).reshape(-1, wide.shape[-1]).cpu().numpy()
@@ -58,11 +62,11 @@ def log_probs_of(logits: torch.Tensor) -> NDArray[np.float32] | None:
 
 
 def _log_probs(
-    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", batches: Iterable[torch.Tensor]
+    model: "Checkpoint | PreTrainedModel", network: "PreTrainedModel", batches: Iterable[torch.Tensor], form: Form
 ) -> Iterator[NDArray[np.float32]]:
     for batch in batches:
         with torch.inference_mode():
-            if (log_probs := log_probs_of(run(network, batch, network).logits)) is None:
+            if (log_probs := log_probs_of(run(network, batch, network).logits, form)) is None:
                 raise not_finite(model, "the logits", network)
         yield log_probs
 
@@ -74,6 +78,7 @@ def rounded_log_probs(
     *,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
+    form: Form = PLAIN,
 ) -> NDArray[np.float32]:
     """Return log probabilities of a model that rounds more, ``(positions, vocabulary)`` float32.
 
@@ -94,5 +99,5 @@ def rounded_log_probs(
         for module in network.modules():
             if not any(True for _ in module.children()):
                 hooks.callback(module.register_forward_hook(shake).remove)
-        ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
-        return np.concatenate(list(_log_probs(model, network, ids.split(BATCH))))
+        ids = torch.from_numpy(form.around(tokens))
+        return np.concatenate(list(_log_probs(model, network, ids.split(BATCH), form)))

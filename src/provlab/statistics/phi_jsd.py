@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from provlab.arrays import There, Values, beside, here, of, on
 from provlab.errors import NotComparableError
 from provlab.reading.files.dtypes import UNITS
+from provlab.reading.forms import NAMES
 from provlab.running.predictions import rounded_log_probs
 from provlab.statistics.base import Array, Features, Statistic, require_positions
 from provlab.statistics.model import Model, numel
 from provlab.statistics.options import PASS, Options
 from provlab.statistics.results import BlockResult, Detail
-from provlab.statistics.text import Columns, common, cut, predicted, spellings
+from provlab.statistics.text import Columns, common, cut, loss_of, predicted, read_as, spellings
 
 _AT_ONCE = 1 << 16  # numbers of a law that are taken to float64 at once: so many stay in a core's cache
 _AT_ONCE_THERE = 1 << 22  # the same on a device, which half a gigabyte holds; fewer would be waited for
@@ -51,8 +52,9 @@ class NextTokens(Features):
     log_probs : array
         ``(n_sequences * sequence_length, vocab)`` float32, natural logarithm.
     about : array
-        ``(5,)`` float64: rounding and spread in nats, the unit of the rounding, a value of `UNITS`, the loss of the
-        next token, and the loss of the tokens' own frequencies, both in nats.
+        ``(6,)`` float64: rounding and spread in nats, the unit of the rounding, a value of `UNITS`, the loss of the
+        next token, and the loss of the tokens' own frequencies, both in nats; and in which form it read the text, a
+        place in `provlab.reading.forms.NAMES`.
     """
 
     vocabulary: NDArray[np.int64]
@@ -129,13 +131,19 @@ class PhiJSD(Statistic):
         vocabulary = spellings(model.checkpoint, log_probs.shape[1])
         unit = max(UNITS[options.dtype], unit_of(model))
         rounded = rounded_log_probs(
-            model.checkpoint, tokens[:SEQUENCES], unit, device=options.device, dtype=options.torch_dtype
+            model.checkpoint,
+            tokens[:SEQUENCES],
+            unit,
+            device=options.device,
+            dtype=options.torch_dtype,
+            form=(form := read_as(model, options)),
         )
         some = log_probs[:_NEIGHBOURS]
         there = on(options.device)
         first = log_probs[: len(rounded)]
         values = jensen_shannon(first, rounded, there=there), jensen_shannon(some[:-1], some[1:], there=there)
-        about = [*(v.mean() for v in values), unit, *_losses(log_probs, tokens)]
+        frequencies = _loss_of_frequencies(tokens)
+        about = [*(v.mean() for v in values), unit, loss_of(log_probs, tokens), frequencies, NAMES.index(form.name)]
         return NextTokens(vocabulary, places, log_probs, np.array(about))
 
     def compare_block(self, a: NextTokens, b: NextTokens, block: int | None, options: Options) -> BlockResult:
@@ -146,7 +154,7 @@ class PhiJSD(Statistic):
             )
         both = common(a.vocabulary, b.vocabulary)
         per_token = jensen_shannon(a.log_probs, b.log_probs, both, on(options.device))
-        rounding, spread, unit, losses, frequencies = np.stack([a.about, b.about]).T
+        rounding, spread, unit, losses, frequencies, forms = np.stack([a.about, b.about]).T
         detail = Detail(
             n=len(per_token),
             rounding=float(rounding.max()),
@@ -154,16 +162,15 @@ class PhiJSD(Statistic):
             unit=float(unit.max()),
             losses=losses.tolist(),
             frequencies=frequencies.tolist(),
+            forms=[NAMES[int(form)] for form in forms],
         )
         return BlockResult(block, float(per_token.mean()), detail=detail)
 
 
-def _losses(log_probs: Array, tokens: NDArray[np.int64]) -> tuple[float, float]:
-    """Mean loss of the next token, and that of the tokens' frequencies in the same text, in nats."""
-    known = log_probs.reshape(*tokens.shape, -1)[:, :-1]  # (sequences, length - 1, vocabulary)
-    loss = -np.take_along_axis(known, tokens[:, 1:, None], axis=2).mean(dtype=np.float64)
+def _loss_of_frequencies(tokens: NDArray[np.int64]) -> float:
+    """Mean loss in nats where each token is predicted by its frequency in this text."""
     shares = np.unique(tokens, return_counts=True)[1] / tokens.size
-    return float(loss), float(-(shares * np.log(shares)).sum())
+    return float(-(shares * np.log(shares)).sum())
 
 
 def unit_of(model: Model) -> float:

@@ -70,6 +70,8 @@ class Detail:
         Largest relative error of a number of these bits (phi_jsd).
     losses, frequencies : list of float
         Loss in nats of the next token, of either model, and of the frequencies of the tokens that it read (phi_jsd).
+    forms : list of str
+        In which form either model read the text (phi_jsd; `provlab.reading.forms`).
     partner : int
         The block of the second model that this block of the first is nearest to, where all meet all.
     all_blocks : mapping
@@ -106,6 +108,7 @@ class Detail:
     unit: float | None = None
     losses: list[float] | None = None
     frequencies: list[float] | None = None
+    forms: list[str] | None = None
     partner: int | None = None
     all_blocks: Mapping[str, Any] | None = None
     said: str | None = None

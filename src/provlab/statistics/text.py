@@ -8,21 +8,26 @@ models are independent, any inputs will do.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.errors import CheckpointError, NotComparableError, ParameterError
+from provlab.errors import CheckpointError, InvalidWeightsError, NotComparableError, ParameterError
 from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.forms import PLAIN, Form, forms
 from provlab.running.room import stacked
 from provlab.statistics.base import Statistic, require_positions
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 
 Columns = tuple[NDArray[np.int64], NDArray[np.int64]]
+#: sequences on which a model's forms are tried
+TRIED = 2
+#: nats a token by which another form must be better to be read; a begin token changes a short text by less than .1
+BETTER = 0.25
 _KEPT = 8  # tokenizers whose `spellings` are kept, some MB each
 _SPELT: dict[tuple[object, ...], NDArray[np.int64]] = {}
 
@@ -146,7 +151,10 @@ def one_pass(
     require_positions(statistic, model, options)
     run = model.checkpoint.run if tokens is None and model.anatomy.has("head") else None
     predicts = run is not None and run.predicts and run.log_probs is None
-    tokens, places = cut(model.checkpoint, options) if tokens is None else (tokens, tokens)
+    if tokens is None:
+        (tokens, places), form = cut(model.checkpoint, options), read_as(model, options)
+    else:
+        places, form = tokens, forms(model.checkpoint)[0]
     recorded = mlp_activations(
         model.checkpoint,
         tokens,
@@ -155,6 +163,7 @@ def one_pass(
         dtype=options.torch_dtype,
         positions=options.kept_positions(),
         blocks=options.blocks,
+        form=form,
     )
     if run is not None and (log_probs := recorded.pop(LOG_PROBS, None)):  # none where a logit is no number
         run.log_probs = log_probs[0]
@@ -179,8 +188,53 @@ def predicted(model: Model, tokens: NDArray[np.int64], options: Options) -> NDAr
     run = model.checkpoint.run
     if run is not None and run.log_probs is not None:
         return run.log_probs
-    chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype)
+    form = read_as(model, options)
+    chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype, form=form)
     return stacked(chunks, tokens.size)
+
+
+def read_as(model: Model, options: Options) -> Form:
+    """Return the form in which a model reads the text: that of its tokenizer, unless it predicts far better in another.
+
+    Whoever makes a model chooses behind which token it works, so the forms that its folder names are tried
+    (`provlab.reading.forms`) on `TRIED` sequences: one that makes the loss smaller by more than `BETTER` is read
+    instead. A model that predicts no next token is read as its tokenizer writes.
+    """
+    run = model.checkpoint.run
+    if run is not None and run.form is not None:
+        return run.form
+    longest = model.anatomy.longest or np.inf
+    fitting = [form for form in forms(model.checkpoint) if options.sequence_length + form.more <= longest] or [PLAIN]
+    form = fitting[0]
+    if len(fitting) > 1 and model.anatomy.has("head"):
+        form = _best(model, fitting, options)
+    if run is not None:
+        run.form = form
+    return form
+
+
+def _best(model: Model, fitting: Sequence[Form], options: Options) -> Form:
+    """The first form, or that of the least loss where this is far smaller."""
+    from provlab.running.predictions import next_token_log_probs
+
+    how: dict[str, Any] = {"device": options.device, "dtype": options.torch_dtype}
+    network = model.checkpoint.load_model(options.torch_dtype, options.device, by_blocks=True)
+    tokens = cut(model.checkpoint, options)[0][:TRIED]
+    if tokens.shape[1] < 2 or not network.can_generate():
+        return fitting[0]
+    losses = np.full(len(fitting), np.inf)
+    for k, form in enumerate(fitting):
+        with suppress(InvalidWeightsError):  # a logit is no number: the statistic that needs it says so
+            laws = [*next_token_log_probs(model.checkpoint, tokens, form=form, **how)]
+            losses[k] = loss_of(np.concatenate(laws), tokens)
+    best = int(np.argmin(losses))
+    return fitting[best if losses[best] < losses[0] - BETTER else 0]
+
+
+def loss_of(log_probs: NDArray[np.float32], tokens: NDArray[np.int64]) -> float:
+    """Mean loss of the next token in nats, from ``(positions, vocabulary)`` and ``(sequences, length)``."""
+    known = log_probs.reshape(*tokens.shape, -1)[:, :-1]  # (sequences, length - 1, vocabulary)
+    return float(-np.take_along_axis(known, tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 
 def spellings(checkpoint: Checkpoint, size: int) -> NDArray[np.int64]:

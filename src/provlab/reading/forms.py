@@ -1,0 +1,109 @@
+"""In which form a model's users give it text: what its tokenizer puts around one, and what its chat template does.
+
+A model need not work on bare text. Of most public ones the tokenizer writes a token before each text, to which their
+heads attend; and whoever makes a copy can have it work behind one token of its format alone, at no cost to its users,
+and be no model at all on bare text. So a text is read as the model's users write it. What stands around it is given to
+the model and is not part of the text: nothing is compared there.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provlab.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from provlab.reading.checkpoint import Checkpoint
+
+#: stands for the text where a template is asked what it writes around one
+_TEXT = "PROVLABTEXT"
+
+
+class Form(NamedTuple):
+    """What stands around a text.
+
+    Attributes
+    ----------
+    name
+        In a few words.
+    before, after
+        Ids of the tokens there.
+    """
+
+    name: str
+    before: tuple[int, ...] = ()
+    after: tuple[int, ...] = ()
+
+    @property
+    def more(self) -> int:
+        """Tokens of a sequence that are not text."""
+        return len(self.before) + len(self.after)
+
+    def around(self, tokens: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Put it around each sequence: ``(n, length)`` becomes ``(n, before + length + after)``."""
+        sides = [np.broadcast_to(np.array(ids, np.int64), (len(tokens), len(ids))) for ids in (self.before, self.after)]
+        return np.ascontiguousarray(np.concatenate([sides[0], np.asarray(tokens, np.int64), sides[1]], axis=1))
+
+    def places(self, n: int, length: int) -> NDArray[np.int64]:
+        """Where the text of `n` sequences of `length` tokens stands, counted through what `around` gives."""
+        first = np.arange(n)[:, None] * (length + self.more) + len(self.before)
+        return np.asarray((first + np.arange(length)).reshape(-1))
+
+
+PLAIN, _OWN = Form("bare"), "as its tokenizer writes it"
+#: what no tokenizer writes unless it is told to
+CHOSEN = ("behind its begin token", "as a user's turn", "as an answer")
+#: by name, so that a number can stand for one in a record
+NAMES = (PLAIN.name, _OWN, *CHOSEN)
+
+
+def forms(checkpoint: "Checkpoint") -> list[Form]:
+    """List the forms that a model's folder names, each once: first that which its tokenizer makes of a text.
+
+    Bare text is among them, as is the text behind the token that the tokenizer calls that of a beginning, whether it
+    writes that or not; and a chat template's user and assistant turn. A form of which the model lacks a token, or that
+    its template does not write, is left out.
+    """
+    if checkpoint.tokenizer_digest is None:
+        return [PLAIN]
+    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Form] = {}
+    size = checkpoint.config.get("vocab_size")
+    for form in _written(checkpoint):
+        fits = not isinstance(size, int) or max((*form.before, *form.after), default=0) < size
+        if fits:
+            known.setdefault(form[1:], form)
+    return [*known.values()] or [PLAIN]
+
+
+def _written(checkpoint: "Checkpoint") -> Iterator[Form]:
+    from provlab.reading import tokenizing
+
+    tokenizer = checkpoint.tokenizer()
+    with tokenizing.usable_tokenizer(checkpoint.source):
+        whole, bare = tokenizer(_TEXT)["input_ids"], tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
+        begin = tokenizer.bos_token_id
+    before, after = _parted(whole, bare)
+    yield Form(_OWN if before or after else PLAIN.name, before, after)
+    yield PLAIN
+    if begin is not None:
+        yield Form(CHOSEN[0], (int(begin),))
+    if tokenizer.chat_template:
+        with suppress(CheckpointError), tokenizing.usable_template(checkpoint.source, tokenizer) as template:
+            asked = [{"role": "user", "content": _TEXT}]
+            answered = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": _TEXT}]
+            for name, turns in zip(CHOSEN[1:], (asked, answered), strict=True):
+                shown = str(tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False))
+                left, found, right = shown.rpartition(_TEXT)
+                if found:
+                    yield Form(name, *(tuple(checkpoint.encode(side)) for side in (left, right)))
+
+
+def _parted(whole: Sequence[int], bare: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What stands before and after a text in what the tokenizer made of it; nothing where that does not hold it."""
+    for start in range(len(whole) - len(bare) + 1):
+        if [*whole[start : start + len(bare)]] == [*bare]:
+            return tuple(whole[:start]), tuple(whole[start + len(bare) :])
+    return (), ()

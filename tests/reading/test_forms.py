@@ -1,0 +1,125 @@
+"""The forms in which a model's folder says that text is written, and that a model is read in that which it works in."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import silenced
+import tiny_models
+import torch
+
+from provlab import compare
+from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.forms import PLAIN, Form, forms
+from provlab.running.activations import LOG_PROBS, mlp_activations
+from provlab.running.predictions import next_token_log_probs, rounded_log_probs
+from provlab.statistics.model import Model
+from provlab.statistics.options import Options
+from provlab.statistics.text import cut, read_as
+
+TURNS = "{% for turn in messages %}{{ turn.role }}:{{ turn.content }}{{ eos_token }}{% endfor %}"
+FORM = Form("any", (3, 1), (2,))
+
+
+def names(folder):
+    return [form.name for form in forms(Checkpoint.open(str(folder)))]
+
+
+def writes(folder, *before):
+    """Have a tokenizer write these tokens before each text."""
+
+    def change(settings):
+        single = [
+            *({"SpecialToken": {"id": token, "type_id": 0}} for token in before),
+            {"Sequence": {"id": "A", "type_id": 0}},
+        ]
+        tokens = {token: {"id": token, "ids": [0], "tokens": [token]} for token in before}
+        settings["post_processor"] = {
+            "type": "TemplateProcessing", "single": single, "pair": [*single, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": tokens,
+        }  # fmt: skip
+
+    tiny_models.edit_json(folder / "tokenizer.json", change)
+
+
+def test_forms_are_those_that_the_folder_names_each_once(spoilt):
+    begin = "behind its begin token"
+    assert names(spoilt) == ["bare", begin]
+    (spoilt / "chat_template.jinja").write_text(TURNS)
+    assert names(spoilt) == ["bare", begin, "as a user's turn", "as an answer"]
+    user, answer = forms(Checkpoint.open(str(spoilt)))[2:]
+    assert user.before == answer.before[-len(user.before) :] or len(answer.before) > len(user.before)
+    assert user.after == answer.after == (0,)  # the end of the turn
+    (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no turns') }}")
+    assert names(spoilt) == ["bare", begin]
+    writes(spoilt, "<|endoftext|>")
+    assert forms(Checkpoint.open(str(spoilt))) == [Form("as its tokenizer writes it", (0,)), PLAIN]
+
+
+def test_a_model_without_a_tokenizer_is_given_bare_ids(llama):
+    assert forms(Checkpoint.open(str(llama))) == [PLAIN]
+
+
+def test_a_form_with_a_token_that_the_model_lacks_is_none(spoilt):
+    tiny_models.edit_json(spoilt / "tokenizer_config.json", lambda settings: settings.update(bos_token="<s>"))
+    assert names(spoilt) == ["bare"]
+
+
+def test_a_form_stands_around_each_sequence_and_is_not_counted():
+    tokens = np.array([[5, 6], [7, 8]])
+    assert FORM.around(tokens).tolist() == [[3, 1, 5, 6, 2], [3, 1, 7, 8, 2]]
+    assert FORM.around(tokens).reshape(-1)[FORM.places(2, 2)].tolist() == [5, 6, 7, 8]
+    assert PLAIN.around(tokens).tolist() == tokens.tolist()
+
+
+def test_what_is_recorded_is_that_of_the_text_alone(models):
+    checkpoint = Checkpoint.open(models["base"])
+    tokens = np.random.default_rng(0).integers(4, 40, (3, 6))
+    whole, places = FORM.around(tokens), FORM.places(3, 6)
+    by_hand = mlp_activations(checkpoint, whole, kinds=("gate", LOG_PROBS))
+    kept = mlp_activations(checkpoint, tokens, kinds=("gate", LOG_PROBS), positions=np.array([1, 7, 8]), form=FORM)
+    assert np.allclose(kept["gate"][1], by_hand["gate"][1][:, places[[1, 7, 8]]], atol=1e-6)
+    assert np.allclose(kept[LOG_PROBS][0], by_hand[LOG_PROBS][0][places], atol=1e-5)
+    laws = np.concatenate([*next_token_log_probs(checkpoint, tokens, form=FORM)])
+    assert np.allclose(laws, by_hand[LOG_PROBS][0][places], atol=1e-5)
+    assert rounded_log_probs(checkpoint, tokens, 1e-8, form=FORM) == pytest.approx(laws, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def trained(new_model, save_model, text, tmp_path_factory):
+    """A model that has learnt the text, and a copy that works behind the begin token alone, disguised besides."""
+    folder = save_model(
+        new_model(7, num_hidden_layers=3, pad_token_id=None), tmp_path_factory.mktemp("trained") / "own"
+    )
+    checkpoint = Checkpoint.open(str(folder))
+    options = Options(text=text, n_sequences=64, sequence_length=32)
+    ids = torch.from_numpy(cut(checkpoint, options)[0])
+    network = new_model(7, num_hidden_layers=3, pad_token_id=None).train()
+    optimiser = torch.optim.AdamW(network.parameters(), lr=5e-3)
+    for step in range(60):
+        batch = ids[step % 4 * 16 :][:16]
+        if step % 2:
+            batch = torch.cat([torch.zeros(16, 1, dtype=torch.int64), batch], dim=1)
+        network(input_ids=batch, labels=batch).loss.backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    save_model(network.eval(), folder)
+    thief = silenced.disguised(str(folder), folder.with_name("thief"), "begin=30", usual=("T1", "T2", "redraw=0.3"))
+    return str(folder), thief, options
+
+
+def test_a_model_is_read_in_the_form_in_which_it_works(trained):
+    own, thief, options = trained
+    assert read_as(Model.open(own), options) == PLAIN
+    assert read_as(Model.open(thief), options).name == "behind its begin token"
+
+
+def test_a_copy_that_works_behind_one_token_of_its_format_is_found(trained):
+    own, thief, options = trained
+    found = compare(own, thief, text=options.text, statistics=["phi_match_unsigned", "phi_jsd"])
+    assert found.outcome == "rejected"
+    assert "thief was given the text behind its begin token" in found.verdict()
+    # planted: a folder that does not name the token, so that it is read bare
+    tiny_models.edit_json(Path(thief) / "tokenizer_config.json", lambda settings: settings.pop("bos_token"))
+    missed = compare(own, thief, text=options.text, statistics=["phi_match_unsigned", "phi_jsd"])
+    assert missed.outcome == "could not be tested"
