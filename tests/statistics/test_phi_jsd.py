@@ -4,9 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import torch
 from scipy.spatial.distance import jensenshannon
 
+from provlab import compare
 from provlab.arrays import on
+from provlab.attacks.state import AttackedModel
 from provlab.reading import steps
 from provlab.reading.checkpoint import Checkpoint
 from provlab.running.predictions import next_token_log_probs
@@ -90,3 +93,19 @@ def test_few_sequences_are_run_at_once_where_the_vocabulary_is_large(tiny, monke
     parts = list(next_token_log_probs(checkpoint, tokens))
     assert (len(whole), len(parts)) == (1, 3)
     np.testing.assert_allclose(np.concatenate(parts), whole[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("power", [20, 60])
+def test_a_loud_unit_that_is_read_faintly_does_not_move_the_rounding(models, text, tmp_path, power):
+    """Its up row is 2^k times as long and its down column 2^-k: the outputs are equal, to the last bit."""
+
+    def loud(units):
+        scales = torch.ones(len(units["up"]), 1, dtype=torch.float64)
+        scales[0] = 2.0**power
+        return units | {"up": units["up"] * scales, "down": units["down"] / scales}
+
+    state = AttackedModel.read(Checkpoint.open(models["base"]))
+    changed = state.with_units(loud).write(tmp_path / "loud")
+    of = [compare(models["base"], other, ["phi_jsd"], text=text) for other in (models["tuned"], changed)]
+    plain, rounded = (result.records[0].outcome.detail.rounding for result in of)
+    assert rounded < 3 * plain

@@ -82,8 +82,10 @@ def rounded_log_probs(
 ) -> NDArray[np.float32]:
     """Return log probabilities of a model that rounds more, ``(positions, vocabulary)`` float32.
 
-    The output of each module is off by a normal draw whose standard deviation is `unit` times the root mean square of
-    its numbers at that position, as if weights and sums were rounded to `unit`. A few sequences are enough.
+    Each number that a module gives is off by a normal draw whose standard deviation is `unit` times the size of the
+    number, or the median size at that position where this is larger, as if weights and sums were rounded to `unit`. So a
+    unit that is made loud, and read as faintly, is rounded by its own size and drowns no other. A few sequences are
+    enough.
     """
     network = network_of(model, device, dtype)
     generator = torch.Generator(network.device).manual_seed(0)
@@ -92,7 +94,8 @@ def rounded_log_probs(
         if not (isinstance(output, torch.Tensor) and output.is_floating_point()):
             return output
         drawn = torch.randn(output.shape, generator=generator, device=output.device, dtype=torch.float32)
-        size = output.float().square().mean(dim=-1, keepdim=True).sqrt()
+        size = output.float().abs()
+        size = torch.maximum(size, size.median(dim=-1, keepdim=True).values)
         return (output.float() + unit * size * drawn).to(output.dtype)
 
     with ExitStack() as hooks:
