@@ -106,6 +106,6 @@ def test_a_loud_unit_that_is_read_faintly_does_not_move_the_rounding(models, tex
 
     state = AttackedModel.read(Checkpoint.open(models["base"]))
     changed = state.with_units(loud).write(tmp_path / "loud")
-    of = [compare(models["base"], other, ["phi_jsd"], text=text) for other in (models["tuned"], changed)]
+    of = [compare(models["base"], other, statistics=["phi_jsd"], text=text) for other in (models["tuned"], changed)]
     plain, rounded = (result.records[0].outcome.detail.rounding for result in of)
     assert rounded < 3 * plain
