@@ -5,6 +5,7 @@ from pathlib import Path
 
 import moved
 import pytest
+import silenced
 from planted import says
 
 import provlab
@@ -111,13 +112,26 @@ def test_the_look_is_made_where_nothing_rejects(trained, prose):
     base = trained(1)
     strangers = provlab.compare(base, trained(2), text=prose, **SMALL)
     asked = [record.statistic for record in strangers.records]
-    assert asked[-2:] == [policy.LOOK, "stream_score"]
+    assert asked[-3:] == [policy.LOOK, policy.BY_GATES, "stream_score"]
     assert strangers.outcome == NOT_REJECTED
     # what would have been found, anywhere by some units and in place by all of them
     assert says(strangers, "could see", "share", power="90%", name=policy.LOOK)
     assert says(strangers, "could see", "in_place", power="90%", name="phi_match_unsigned")
     blocks = provlab.compare(base, trained(2), blocks=[0, 1, 2], text=prose, **SMALL)
-    assert policy.LOOK not in [record.statistic for record in blocks.records]
+    assert not {policy.LOOK, policy.BY_GATES} & {record.statistic for record in blocks.records}
+
+
+@pytest.mark.parametrize("change", [silenced.decoys_of_up, silenced.decoys_of_gate, silenced.decoys_of_both])
+def test_imitating_one_view_or_either_is_found_before_a_pair_is_acquitted(trained, prose, tmp_path, change):
+    """The units' own rows are 60% off; beside them stand decoys that have a row each, and write next to nothing."""
+    base = trained(1)
+    copy = silenced.disguised(base, tmp_path / "copy", change, usual=("T1", "T2", "redraw=0.5"))
+    found = provlab.compare(base, copy, text=prose, **SMALL)
+    p = {record.statistic: record.outcome.log10_p for record in found.records if record.outcome}
+    assert p["phi_match"] > -2
+    assert p["phi_match_unsigned"] > -2
+    assert found.outcome == REJECTED
+    assert p[policy.BY_GATES] < -5  # a third of a few units
 
 
 def test_two_honest_strangers_of_32_blocks_get_an_answer(trained, prose, tmp_path):
@@ -136,20 +150,25 @@ def test_what_a_pair_is_asked(models, new_model, save_model, tmp_path):
     base, stranger, shallow, wide = (open_models(sources).models[source] for source in sources)
     usual = policy.first(base, stranger)
     assert not any(test.all_blocks for test in usual)
-    assert policy.may_look(base, stranger, usual)
+    may = policy.may_follow(base, stranger, usual)
+    assert may == [policy.Asked(policy.LOOK), policy.Asked(policy.BY_GATES)]
     assert {"phi_u", "phi_match", "phi_match_unsigned"} <= {
         t.statistic for t in policy.first(base, shallow) if t.all_blocks
     }
-    assert not policy.may_look(base, shallow, policy.first(base, shallow))
+    at_any_place = [policy.Asked(policy.BY_GATES, all_blocks=True)]
+    assert policy.may_follow(base, shallow, policy.first(base, shallow)) == at_any_place
     assert policy.first(base, wide)[-1] == policy.Asked("phi_anchor")
+    assert policy.may_follow(base, wide, policy.first(base, wide)) == [policy.Asked(policy.LOOK)]
+    assert policy.may_follow(base, stranger, [policy.Asked("phi_u")]) == []
     assert policy.first(base, wide, ["phi_u"]) == [policy.Asked("phi_u")]
     assert policy.first(base, shallow, ["phi_u"]) == [policy.Asked("phi_u", all_blocks=True)]
     assert policy.first(base, shallow, ["phi_u"], blocks=[0]) == [policy.Asked("phi_u")]
-    assert policy.further(base, stranger, usual, {}, []) == ["stream_score"]  # nothing in place could have rejected
+    by_gates, score = policy.Asked(policy.BY_GATES), policy.Asked("stream_score")
+    assert policy.further(may, usual, {}, []) == [by_gates, score]  # nothing in place could have rejected
     able = {"phi_match_unsigned": Outcome(0.0, -1.0, (), -50.0)}
-    assert policy.further(base, stranger, usual, able, []) == [policy.LOOK, "stream_score"]
-    assert policy.further(base, stranger, usual, able, ["phi_unseen", "phi_u"]) == [policy.LOOK]  # what costs nothing
-    assert policy.further(base, stranger, usual, able, ["phi_match"]) == []
+    assert policy.further(may, usual, able, []) == [*may, score]
+    assert policy.further(may, usual, able, ["phi_unseen", "phi_u"]) == may  # what costs nothing
+    assert policy.further(may, usual, able, ["phi_match"]) == []
 
 
 def test_a_study_and_60_comparisons_say_one_thing(trained, moved_copy, prose, tmp_path):

@@ -25,6 +25,8 @@ from provlab.statistics.results import Outcome
 
 #: compares all blocks with all by a few units of each, of two models with gates
 LOOK = "phi_match_all"
+#: pairs units by gates alone, after those of one gate were brought together, so that imitating one view is not enough
+BY_GATES = "phi_anchor"
 #: what says whether the look can acquit: a test of units at blocks of one index, in any order and of any sign
 _IN_PLACE = "phi_match_unsigned"
 #: of two blocks none can be moved without leaving out half of the model
@@ -77,7 +79,7 @@ def _usual(a: Model, b: Model) -> list[str]:
         by_name = {name: registry.get(name) for name in registry.REGISTRY}
         return [name for name, test in by_name.items() if test.roles == ("embedding",) and test.assumptions]
     names = registry.checked_names(None)
-    return [*names, "phi_anchor"] if _units_may_be_spread(a, b) else names
+    return [*names, BY_GATES] if _units_may_be_spread(a, b) else names
 
 
 def _units_may_be_spread(a: Model, b: Model) -> bool:
@@ -92,31 +94,36 @@ def _units_may_be_spread(a: Model, b: Model) -> bool:
     return max(counts) > min(counts)
 
 
-def may_look(a: Model, b: Model, asked: Sequence[Asked]) -> bool:
-    """Whether blocks of these two may have been moved, and a few units of each can tell."""
-    gated, depths = a.anatomy.gated and b.anatomy.gated, {a.anatomy.n_blocks, b.anatomy.n_blocks}
-    return gated and len(depths) == 1 and min(depths) > _DEPTH and Asked(_IN_PLACE) in asked
+def may_follow(a: Model, b: Model, asked: Sequence[Asked]) -> list[Asked]:
+    """List the tests that two models with gates may be asked besides, where no test of units rejects.
+
+    Blocks may have been moved, which some units of each can tell. And phi_MATCH counts units that find one partner by
+    gate and by up, so that a copy hides which imitates one of the two at other units: `BY_GATES` sees through that.
+    """
+    if not (a.anatomy.gated and b.anatomy.gated and any(test.statistic == _IN_PLACE for test in asked)):
+        return []
+    depths = {a.anatomy.n_blocks, b.anatomy.n_blocks}
+    look = len(depths) == 1 and min(depths) > _DEPTH
+    by_gates = BY_GATES not in {test.statistic for test in asked}
+    return [Asked(LOOK)] * look + [Asked(BY_GATES, len(depths) > 1)] * by_gates
 
 
 def further(
-    a: Model, b: Model, asked: Sequence[Asked], outcomes: Mapping[str, Outcome], rejecting: Collection[str]
-) -> list[str]:
+    may: Sequence[Asked], asked: Sequence[Asked], outcomes: Mapping[str, Outcome], rejecting: Collection[str]
+) -> list[Asked]:
     """List what a pair is asked besides, once the usual tests that it was `asked` came out.
 
-    The look at all blocks, unless a test of units in any order rejects: an order and rows of the embedding cost nothing
-    to give. A test in place must have been able to reject: one that is silenced by what either model holds says nothing
-    at other places. And the stream score where nothing rejects, a figure that is no test: a disguised copy may have
-    silenced the tests.
+    Those that may follow, unless a test of units in any order rejects: an order and rows of the embedding cost nothing
+    to give. For the look at all blocks a test in place must have been able to reject: one that is silenced by what
+    either model holds says nothing at other places. And the stream score where nothing rejects, a figure that is no
+    test: a disguised copy may have silenced the tests.
     """
     in_place = outcomes.get(_IN_PLACE)
     able_in_place = in_place is not None and in_place.log10_p is not None and in_place.reach < 0
-    look = (
-        may_look(a, b, asked)
-        and able_in_place
-        and not any(registry.get(name).evidence == "units" for name in rejecting)
-    )
+    by_units = any(registry.get(name).evidence == "units" for name in rejecting)
     score = not rejecting and any(registry.get(name).evidence != "order" for name, _ in asked)
-    return [LOOK] * look + ["stream_score"] * score
+    tests = [test for test in may if not by_units and (able_in_place or test.statistic != LOOK)]
+    return tests + [Asked("stream_score")] * score
 
 
 def ask(
@@ -163,7 +170,7 @@ def ask(
     unknown = [Asked(name) for name in statistics or registry.checked_names(None)]
     asked = {(a, b): first(models[a], models[b], statistics, **how) if (a, b) in known else unknown for a, b in pairs}
     whole = statistics is None and asked_for is None
-    looks = [(a, b) for a, b in pairs if (a, b) in known and whole and may_look(models[a], models[b], asked[a, b])]
+    may = {(a, b): may_follow(models[a], models[b], asked[a, b]) if whole else [] for a, b in known}
     names = list(dict.fromkeys(test.statistic for tests in asked.values() for test in tests))
     options = with_common_vocabulary(with_text(options, names, text), models, names)
     records: list[PairRecord] = []
@@ -182,16 +189,17 @@ def ask(
     for record in records:
         if record.outcome is not None:
             outcomes.setdefault((record.a, record.b), {})[record.statistic] = record.outcome
-    again: dict[str, list[Pair]] = {}
-    for (a, b), rejecting in _rejecting(records, [LOOK] * len(looks), primary, fdr=fdr).items():
-        if (a, b) in outcomes:
-            for name in further(models[a], models[b], asked[a, b], outcomes[a, b], rejecting):
-                if name != LOOK or (a, b) in looks:
-                    again.setdefault(name, []).append((a, b))
-    if again:
-        seen = run_pairs(opened, list(again), options, pairs=again, **engine)
-        records += [record for record in seen if record.outcome]
-    return in_order(records, [*names, LOOK, "stream_score"], pairs), options
+    again: dict[Asked, list[Pair]] = {}
+    for pair, rejecting in _rejecting(records, sum(map(len, may.values())), primary, fdr=fdr).items():
+        if pair in outcomes:
+            for test in further(may[pair], asked[pair], outcomes[pair], rejecting):
+                again.setdefault(test, []).append(pair)
+    for everywhere in (True, False):
+        having = {name: some for (name, all_meet), some in again.items() if all_meet == everywhere}
+        if having:
+            seen = run_pairs(opened, list(having), options, pairs=having, all_blocks=everywhere, **engine)
+            records += [record for record in seen if record.outcome]
+    return in_order(records, list(dict.fromkeys([*names, LOOK, BY_GATES, "stream_score"])), pairs), options
 
 
 def with_text(options: Options, names: Sequence[str], text: str | None) -> Options:
@@ -211,15 +219,13 @@ def in_order(records: Sequence[PairRecord], names: Sequence[str], pairs: Sequenc
     return sorted(records, key=lambda record: (by_name[record.statistic], by_pair[record.a, record.b]))
 
 
-def _rejecting(
-    records: Sequence[PairRecord], looks: Sequence[str], primary: str | None, *, fdr: bool
-) -> dict[Pair, list[str]]:
+def _rejecting(records: Sequence[PairRecord], n_more: int, primary: str | None, *, fdr: bool) -> dict[Pair, list[str]]:
     """Which tests of each pair reject, those that may follow counted among all: one more test is no free one."""
     family = FamilyOfTests.of(records, primary, fdr=fdr)
-    nothing = np.zeros(len(looks))
+    nothing = np.zeros(n_more)
     counted = replace(
         family,
-        statistics=(*family.statistics, *looks),
+        statistics=(*family.statistics, *[LOOK] * n_more),
         log10_p=np.r_[family.log10_p, nothing],
         reach=np.r_[family.reach, nothing],
     )

@@ -231,3 +231,42 @@ def spread_in_two(state: AttackedModel, rng: np.random.Generator, left: int = 30
         return {role: torch.cat([tensor] * 2) for role, tensor in kept.items()} | parts
 
     return state.with_units(two, gated=True)
+
+
+def _rows_like(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Random rows as long as these."""
+    drawn = torch.from_numpy(rng.standard_normal(rows.shape))
+    return drawn * (rows.norm(dim=1) / drawn.norm(dim=1))[:, None]
+
+
+def _imitated(state: AttackedModel, rng: np.random.Generator, *views: str) -> AttackedModel:
+    """Keep the units that write most, with these rows 60% off, and decoys with one true row each in place of others."""
+
+    def change(units: Units) -> Units:
+        size = units["down"].norm(dim=1) * units["up"].norm(dim=1)
+        own = {
+            role: rows[size.argsort(descending=True)[: len(size) // (1 + len(views))]] for role, rows in units.items()
+        }
+        faint = 1e-3 * _rows_like(own["down"], rng)
+        decoys = [
+            {role: _rows_like(own[role], rng) for role in own} | {view: own[view], "down": faint} for view in views
+        ]
+        off = {view: own[view] + 0.6 * _rows_like(own[view], rng) for view in views}
+        return {role: torch.cat([(own | off)[role], *(decoy[role] for decoy in decoys)]) for role in own}
+
+    return state.with_units(change)
+
+
+def decoys_of_up(state: AttackedModel, rng: np.random.Generator) -> AttackedModel:
+    """Decoys have the true up rows."""
+    return _imitated(state, rng, "up")
+
+
+def decoys_of_gate(state: AttackedModel, rng: np.random.Generator) -> AttackedModel:
+    """Decoys have the true gates."""
+    return _imitated(state, rng, "gate")
+
+
+def decoys_of_both(state: AttackedModel, rng: np.random.Generator) -> AttackedModel:
+    """Some have the true up rows, and as many the true gates."""
+    return _imitated(state, rng, "up", "gate")

@@ -83,7 +83,7 @@ def rounded_log_probs(
     """Return log probabilities of a model that rounds more, ``(positions, vocabulary)`` float32.
 
     Each number that a module gives is off by a normal draw whose standard deviation is `unit` times the size of the
-    number, or the median size at that position where this is larger, as if weights and sums were rounded to `unit`. So a
+    number, or the median size at that position if larger, as if weights and sums were rounded to `unit`. So a
     unit that is made loud, and read as faintly, is rounded by its own size and drowns no other. A few sequences are
     enough.
     """
