@@ -64,6 +64,7 @@ def test_a_statistic_that_does_not_apply_is_a_row_and_not_an_end(models, new_mod
     comparison = provlab.compare(models["base"], deep, text=text, progress=False, **SMALL)
     ran = {r.statistic for r in comparison.records if r.error is None}
     assert ran == {
+        "phi_anchor",
         "phi_jsd",
         "phi_match",
         "phi_match_unsigned",
@@ -80,7 +81,7 @@ def test_a_model_without_tokenizer_is_given_the_other_ones_ids(models, new_model
     new_model(8).save_pretrained(bare)
     comparison = provlab.compare(models["base"], bare, text=text, progress=False, **SMALL)
     assert {record.statistic: record.error for record in comparison.records} == dict.fromkeys(
-        (*USUAL, "phi_match_all", "stream_score")
+        (*USUAL, "phi_match_all", "phi_anchor", "stream_score")
     )
 
 

@@ -26,7 +26,7 @@ from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
 
 #: of so few units nothing in any order is rejected, so that all blocks are looked at, too
-ASKED = (*USUAL, "phi_match_all")
+ASKED = (*USUAL, "phi_match_all", "phi_anchor")
 WHOLE = {"phi_jsd", "phi_unseen", "phi_match_all"}  # statistics with one result of the whole models
 SMALL = {"n_permutations": 99, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32}
 

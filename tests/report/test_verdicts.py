@@ -467,7 +467,7 @@ def test_kin_that_are_known_by_rows_and_order_alone(verdict, models):
     result, _ = verdict(models["base"], models["tuned"])
     assert result.outcome == ROWS
     assert says(result, "beside it", "rows_and_order", ordered="phi_u, phi_h")
-    assert says(result, "beside it", "nothing", able="phi_match, phi_match_unsigned, phi_match_all")
+    assert says(result, "beside it", "nothing", able="phi_match, phi_match_unsigned, phi_match_all, phi_anchor")
     # of 144 units in all blocks independent models have 3 by chance; 15 or more once in a million pairs
     assert result.to_frame().set_index("statistic").loc["phi_match", "agree"] > 0.1
 

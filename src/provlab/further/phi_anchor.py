@@ -125,7 +125,7 @@ class PhiAnchor(PhiMatchUnsigned):
     # 1 to 3 let some units agree that write nothing; 4 had shares that two units could inflate; 5 refused experts
     # 6 took the p-value of silent blocks for 1
     version = 6
-    reads = "gate and up activations on text, and down projections"
+    reads = "activations, down projections"
     roles = ("down",)
     recorded = GateUpAndDown  # type: ignore[assignment]  # it has the model too
     taken_from = GateAndUp
