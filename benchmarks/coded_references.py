@@ -1,7 +1,7 @@
 """Weights that well-kept libraries wrote as codes, and the numbers that these libraries read from them.
 
-The tests compare what provlab reads with these, way by way (`tests/formats/test_references.py`), from the file that this
-script writes, so that no test needs the libraries. To make it again, with the versions that it holds:
+The tests compare what provlab reads with these, way by way (`tests/formats/test_references.py`), from the file that
+this script writes, so that no test needs the libraries. To make it again, with the versions that it holds:
 
     pip install --no-deps --target libs bitsandbytes==0.50.2 mlx==0.32.4 mlx-cpu==0.32.4 optimum-quanto==0.2.7 \
         compressed-tensors==0.20.1 loguru
@@ -196,17 +196,28 @@ def gptq() -> Iterator[Case]:
     """Codes of GPTQModel, with the label of each layout of zeros."""
     for bits in (2, 3, 4, 5, 6, 7, 8):
         for label in ("gptq", "gptq_v2", *(["gptq_p"] if bits == 3 else [])):
-            for order in (False, True, None) if label == "gptq" else (False,):  # None: no tensor says to which group an input belongs
+            for order in (
+                (False, True, None) if label == "gptq" else (False,)
+            ):  # None: no tensor says to which group an input belongs
                 planes = bits in (5, 6, 7) or label == "gptq_p"
                 codes, zeros, scales = _codes((32 if planes else 8, 32), bits, 8)
                 group = np.arange(32) // 8
                 group = np.random.default_rng(bits).permutation(group) if order else group
                 kept = (zeros - (label == "gptq")) % 2**bits
-                tensors = {"qweight": _stream(codes, bits, planes), "qzeros": _stream(kept.T, bits, planes).T.contiguous()}
+                tensors = {
+                    "qweight": _stream(codes, bits, planes),
+                    "qzeros": _stream(kept.T, bits, planes).T.contiguous(),
+                }
                 tensors["scales"] = scales
                 if order is not None:
                     tensors["g_idx"] = torch.from_numpy(group.astype(np.int32))
-                settings = {"quant_method": "gptq", "bits": bits, "group_size": 8, "sym": False, "desc_act": bool(order)}
+                settings = {
+                    "quant_method": "gptq",
+                    "bits": bits,
+                    "group_size": 8,
+                    "sym": False,
+                    "desc_act": bool(order),
+                }
                 read = torch.from_numpy(codes - zeros[group]).float() * scales.float()[group]
                 words = {False: "", True: " reordered", None: " without g_idx"}[order]
                 config = {"quantization_config": settings | {"checkpoint_format": label}}
@@ -216,7 +227,13 @@ def gptq() -> Iterator[Case]:
             codes, zeros, scales = _codes((8, 32), bits, 32)
             zeros[:] = 2 ** (bits - 1)
             kept = _stream((zeros - stored).T, bits, False).T.contiguous()
-            settings = {"quant_method": "gptq", "bits": bits, "group_size": -1, "sym": True, "checkpoint_format": "gptq"}
+            settings = {
+                "quant_method": "gptq",
+                "bits": bits,
+                "group_size": -1,
+                "sym": True,
+                "checkpoint_format": "gptq",
+            }
             read = torch.from_numpy(codes - zeros[0]).float() * scales.float()[0]
             tensors = {"qweight": _stream(codes, bits, False), "qzeros": kept, "scales": scales}
             name = f"GPTQ {bits} bits symmetric, zero stored as {2 ** (bits - 1) - stored}"
@@ -246,7 +263,9 @@ def awq() -> Iterator[Case]:
         shape = theirs["m.weight_shape"]
         numbers = unpack_from_int32(theirs["m.weight_packed"], 4, shape).float()
         zero = unpack_from_int32(theirs["m.weight_zero_point"], 4, (shape[0], 64 // group), packed_dim=0).float()
-        read = (numbers - zero.repeat_interleave(group, 1)) * theirs["m.weight_scale"].float().repeat_interleave(group, 1)
+        read = (numbers - zero.repeat_interleave(group, 1)) * theirs["m.weight_scale"].float().repeat_interleave(
+            group, 1
+        )
         yield f"AWQ in groups of {group}", {"quantization_config": settings}, tensors, read
 
 
@@ -352,12 +371,12 @@ def main(names: list[str]) -> None:
                 held[label] = case, data[at : at + case["nbytes"]]
                 at += case["nbytes"]
     for made in [globals()[name] for name in names] or ALL:
-        for n, (label, config, tensors, read) in enumerate(made(), 1):
+        for label, config, tensors, read in (cases := list(made())):
             parts = {**tensors, "": read}
             infos = {ending: [str(value.dtype)[6:], list(value.shape)] for ending, value in parts.items()}
             data = b"".join(map(content, parts.values()))
             held[label] = {"config": config, "tensors": infos, "nbytes": len(data)}, data
-        print(f"{made.__name__:15} {n:4} cases")
+        print(f"{made.__name__:15} {len(cases):4} cases")
     index = {label: case for label, (case, _) in held.items()}
     data = np.frombuffer(b"".join(data for _, data in held.values()), np.uint8)
     with zipfile.ZipFile(PATH, "w", zipfile.ZIP_LZMA) as archive:

@@ -41,7 +41,11 @@ KINDS = {
         "llama",
         {
             "target_modules": ["up_proj", "gate_proj", "q_proj", "k_proj"],
-            "alpha_pattern": {r".*\.layers\.1\..*(q_proj|k_proj)$": 16, r"(?:.*\.)?mlp\.(up|gate)_proj": 3, "(a*)*b": 9},
+            "alpha_pattern": {
+                r".*\.layers\.1\..*(q_proj|k_proj)$": 16,
+                r"(?:.*\.)?mlp\.(up|gate)_proj": 3,
+                "(a*)*b": 9,
+            },
         },
     ),
     "whole modules": ("llama", {"target_modules": ["up_proj"], "modules_to_save": ["lm_head", "norm"]}),
@@ -193,7 +197,9 @@ def test_an_adapter_fits_the_language_model_wherever_that_stands(pair, llama, tm
             lambda config: config.update(architectures=["LlavaForConditionalGeneration"], text_config=dict(config)),
         )
     merged = Checkpoint.open(pair[0])
-    name = next(name for name in merged.tensor_names if name.endswith(UP.removeprefix("model.")) and "visual" not in name)
+    name = next(
+        name for name in merged.tensor_names if name.endswith(UP.removeprefix("model.")) and "visual" not in name
+    )
     assert np.array_equal(merged.array(name), expected)
     _renamed("layers.1", "layers.7")(pair[1])
     with pytest.raises(CheckpointError, match=r"layers.7.mlp.up_proj.weight, which the base has not"):

@@ -255,7 +255,10 @@ SPOILT = {
     "alignment": (_told(general__alignment=0), "Invalid alignment"),
     "no blocks": (_told(llama__block_count=0), "no llama.block_count"),
     "heads as text": (_told(llama__attention__head_count="x"), "no number for llama.attention.head_count"),
-    "uneven heads": (_told(llama__attention__head_count_kv=[2, 1]), "has blocks that differ in llama.attention.head_count_kv, which is not read"),
+    "uneven heads": (
+        _told(llama__attention__head_count_kv=[2, 1]),
+        "has blocks that differ in llama.attention.head_count_kv, which is not read",
+    ),
     "heads that do not divide": (_told(llama__attention__head_count=5), "24 rows for 5 heads"),
     "another architecture": (_told(general__architecture="mamba"), "'mamba', which is not read from GGUF .read are"),
     "an endless array": (_endless_array, "promises an array of 1152921504606846976 entries"),

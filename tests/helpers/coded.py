@@ -1,4 +1,4 @@
-"""What libraries wrote as codes, and what they read from it: see ``benchmarks/coded_references.py``, which made the file."""
+"""What libraries wrote as codes, and what they read from it; ``benchmarks/coded_references.py`` made the file."""
 
 import copy
 import json
@@ -70,7 +70,7 @@ def read(
     return result
 
 
-# Configs that contradict themselves or lack something -------------------------------------------------------------------
+# Configs that contradict themselves or lack something ----------------------------------------------------------------
 
 _OTHER_TEXTS = {
     "quant_method": ("gptq", "awq", "fp8", "compressed-tensors", "bitsandbytes", "mlx", "modelopt", "hqq", "mxfp4"),

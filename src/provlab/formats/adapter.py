@@ -383,7 +383,9 @@ class AdaptedWeights(WeightFiles):
                 changes[target] = Change(name)
         for (module, embedding), sides in pairs.items():
             if sides.keys() != {"A", "B"}:
-                raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; give the folder that peft saved")
+                raise CheckpointError(
+                    f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; give the folder that peft saved"
+                )
             target = self._found(f"{module}.weight")
             shape = self._shapes.get(target, self._base.info(self._origin(target)).shape)
             product = self._product(module, sides, shape, embedding)
@@ -442,12 +444,16 @@ class AdaptedWeights(WeightFiles):
             match = _PAIR.fullmatch(_inner(name))
             if match and match["module"] == module and match["side"] == "A" and info.shape and info.shape[0]:
                 return info.shape[0]
-        raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; give the folder that peft saved")
+        raise CheckpointError(
+            f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; give the folder that peft saved"
+        )
 
     def _scale(self, module: str, rank: int) -> float:
         alpha = self._alpha(module)
         if not isinstance(alpha, int | float) or not abs(alpha) < 1e30:
-            raise CheckpointError(f"{self._label}: {CONFIG} has no number as its lora_alpha; state the one that it was trained with")
+            raise CheckpointError(
+                f"{self._label}: {CONFIG} has no number as its lora_alpha; state the one that it was trained with"
+            )
         return float(alpha / (math.sqrt(rank) if self._settings.get("use_rslora") else rank))
 
     def _alpha(self, module: str) -> Any:
@@ -468,7 +474,7 @@ class AdaptedWeights(WeightFiles):
     def _found(self, name: str) -> str:
         """Return the base's own name of a tensor.
 
-        It may lack, or have, what stands before a model with a head, or before the language part of a model that does more.
+        It may lack, or have, what stands before a model with a head, or before the language part of one that does more.
         """
         if name == self._ends[1]:
             return name  # perhaps tied to the embedding in the base

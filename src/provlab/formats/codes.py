@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.formats.methods import WAYS, Parts, Way
-from provlab.reading.declared import PLAIN, SIDE_FILES, Declared, DeclarationError
+from provlab.reading.declared import PLAIN, SIDE_FILES, DeclarationError, Declared
 from provlab.reading.files.container import TensorInfo
 from provlab.reading.weights import WeightFiles, read_json
 
@@ -102,11 +102,12 @@ class CodedWeights(WeightFiles):
 
     def _unfit(self, name: str, error: Exception) -> CheckpointError:
         if isinstance(error, DeclarationError):
-            return CheckpointError(f"{self._source.label}: {one_line(name)[:100]} is stored as codes: {one_line(error)}")
+            line = one_line(error) if ";" in str(error) else f"{one_line(error)}; correct it, or {_ORIGINAL}"
+            return CheckpointError(f"{self._source.label}: {one_line(name)[:100]} is stored as codes: {line}")
         way = self._coded[name].way.name
         return CheckpointError(
             f"{self._source.label}: codes and scales of {one_line(name)[:100]} ({way}) do not fit together "
-            f"({one_line(error)}); give the checkpoint that it was made from"
+            f"({one_line(error)}); {_ORIGINAL}"
         )
 
     def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:

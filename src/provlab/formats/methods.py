@@ -279,7 +279,9 @@ def _bnb_4bit(parts: Parts) -> Floats:
     packed = parts.bytes(".weight")
     codes = np.stack([packed >> 4, packed & 15], axis=1).reshape(-1)[:n]
     weight: Floats = parts.floats(".weight.quant_map")[codes]
-    return scaled(weight[None], largest.astype(np.float32), (0, int(state["blocksize"])), "its quant_state has a blocksize")
+    return scaled(
+        weight[None], largest.astype(np.float32), (0, int(state["blocksize"])), "its quant_state has a blocksize"
+    )
 
 
 # GPTQ and AWQ --------------------------------------------------------------------------------------------------------
@@ -363,7 +365,10 @@ def _by_method(word: str) -> Callable[[Parts], bool]:
 def _awq_shape(parts: Parts) -> tuple[int, ...]:
     inputs, words = parts.shape(".qweight")
     if parts.shape(".scales")[1:] != (words * 8,):
-        raise ValueError(f"{words} words of eight for {_of(parts.shape('.scales'))} scales")
+        raise DeclarationError(
+            f"{parts.said.where('method')}, and there are {words} words of eight outputs for "
+            f"{_of(parts.shape('.scales'))} scales"
+        )
     return words * 8, inputs
 
 
@@ -406,7 +411,10 @@ _ALGORITHMS: dict[str, tuple[str, int, tuple[int, int]]] = {
 def _numbers(parts: Parts, kind: str, bits: int) -> None:
     """Raise DeclarationError where numbers of another kind are declared than those of this layout."""
     said = parts.said
-    stated: dict[str, tuple[str | None, int | None]] = {"number": (said.get("number"), None), "bits": (None, said.get("bits"))}
+    stated: dict[str, tuple[str | None, int | None]] = {
+        "number": (said.get("number"), None),
+        "bits": (None, said.get("bits")),
+    }
     tables: dict[str, Mapping[str, tuple[Any, ...]]] = {"algorithm": _ALGORITHMS}
     tables |= {"label": _LABELS} if said.get("method") == "compressed-tensors" else {}
     for field, table in tables.items():
@@ -465,7 +473,9 @@ def _packing(parts: Parts, n: int, words: int, bits: int) -> Callable[[Codes, in
     written = tuple(int(part) for part in str(parts.said.need("version")).split(".")[:2])
     declared = unpacked if written >= (0, 18) else _within_words
     if declared not in fits:
-        raise DeclarationError(f"{parts.said.where('version')}, and there are {words} words for {n} codes of {bits} bits")
+        raise DeclarationError(
+            f"{parts.said.where('version')}, and there are {words} words for {n} codes of {bits} bits"
+        )
     return declared
 
 
@@ -557,13 +567,15 @@ def _twice(ending: str) -> Callable[[Parts], tuple[int, ...]]:
 
 
 def _fp4(parts: Parts) -> Floats:
-    """Two numbers of 4 bits a byte; a group has a scale, and NVFP4 a second one for all that was divided or multiplied."""
+    """Two numbers of 4 bits a byte; a group has a scale, and NVFP4 a second one for all."""
     _numbers(parts, "float", 4)
     weight = _nibbles(parts.bytes(packed := parts.first(".weight_packed", ".weight")).reshape(parts.shape(packed)))
     second = next((e for e in (".weight_global_scale", ".weight_scale_2") if parts.has(e)), "")
     size = int(parts.said.get("group") or (_NV if parts.said.get("algorithm") else 0)) or int(parts.said.need("group"))
     if size != (_NV if second else _MX):
-        raise DeclarationError(f"{parts.said.where('group')}, and its tensors are those of groups of {_NV if second else _MX}")
+        raise DeclarationError(
+            f"{parts.said.where('group')}, and its tensors are those of groups of {_NV if second else _MX}"
+        )
     if (parts.dtype(".weight_scale") in _EXPONENTS) == bool(second):
         raise ValueError(f"scales of {parts.dtype('.weight_scale')}")
     scale = _scales(parts, ".weight_scale")
@@ -593,7 +605,11 @@ def _mlx_sizes(parts: Parts) -> tuple[str, int, int]:
     usual = _MODES.get(mode)
     if mode != "affine" and usual is None:
         raise DeclarationError(f"{said.where('mode')}, which is not read")
-    bits, size = (said.get("bits") or usual[0], said.get("group") or usual[1]) if usual else (said.need("bits"), said.need("group"))
+    bits, size = (
+        (said.get("bits") or usual[0], said.get("group") or usual[1])
+        if usual
+        else (said.need("bits"), said.need("group"))
+    )
     if usual and (bits, size) != usual[:2]:
         raise DeclarationError(f"{said.where('mode')}, and {said.where('bits' if bits != usual[0] else 'group')}")
     words, groups = parts.shape(".weight")[-1], parts.shape(".scales")[-1]

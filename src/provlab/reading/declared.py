@@ -1,9 +1,9 @@
 """What a folder says of how its weights are coded, wherever the tool that coded them wrote it.
 
 Tools put it under `_KEYS` of ``config.json`` or of a config inside it (``text_config``), or into a file beside it
-(`SIDE_FILES`), and give one thing several names: `_FIELDS` has them all. `Declared` brings them together, and answers for
-one module, as some are coded otherwise than the rest. What is said twice must agree, else the question is refused, and
-so is one to which there is no answer: no length of a tensor stands for what is not said.
+(`SIDE_FILES`), and give one thing several names: `_FIELDS` has them all. `Declared` brings them together, and answers
+for one module, as some are coded otherwise than the rest. What is said twice must agree, else the question is refused,
+and so is one to which there is no answer: no length of a tensor stands for what is not said.
 """
 
 import re
@@ -31,7 +31,7 @@ _SECONDS = 1.0  # that a pattern of names may take
 
 
 class DeclarationError(ValueError):
-    """What is said of codes contradicts itself or the tensors, or does not suffice: a line without the folder's name."""
+    """What is said of codes contradicts itself or the tensors, or is too little; a line without the folder's name."""
 
 
 def _text(value: Any) -> str:
@@ -129,10 +129,11 @@ class Declaration:
     def need(self, field: str) -> Any:
         """Return what is said; raise DeclarationError where nothing is."""
         if (value := self.get(field)) is None:
-            place = self._places[0] if self._places else f"{_KEYS[0]} of config.json"
+            place = next(iter(self._places), _KEYS[0])
+            place += "" if place.endswith(".json") else " of config.json"
             raise DeclarationError(
-                f"{' or '.join(_FIELDS[field][0])}, which decides the numbers, is not stated in {place}; state it there "
-                "as the tool that coded the weights was given it"
+                f"{' or '.join(_FIELDS[field][0])}, which decides the numbers, is not stated in {place}; state it "
+                "there as the tool that coded the weights was given it"
             )
         return value
 
@@ -178,7 +179,7 @@ class Declared:
 
 
 def looks_coded(name: str, dtype: str, axes: int) -> bool:
-    """Whether a tensor, by its dtype, may be of a weight that is stored as codes; buffers of whole numbers may be, too."""
+    """Whether a tensor, by its dtype, may be of a weight that is stored as codes; some buffers may be, too."""
     return axes > 1 and dtype not in PLAIN and (dtype.startswith("float8") or name.endswith("weight"))
 
 
@@ -212,7 +213,7 @@ class _Place:
                 self._rule(str(key), str(key), value, str(key))
 
     def _rule(self, target: str, name: str, of_it: Any, key: str) -> None:
-        """Add one entry by module; GPTQModel writes ``-:`` before those that are not coded, and ``+:`` before others."""
+        """Add one entry by module; GPTQModel writes ``-:`` before what is not coded, and ``+:`` before others."""
         target = re.sub(r"^re:[+-]:", "re:", target)
         where = f"{self.where}.{key}" if key == name else f"{self.where}.{key}[{name}]"
         if of_it is False or name.startswith("-:"):
@@ -277,7 +278,9 @@ def _fields(content: Mapping[str, Any], where: str) -> _Said:
             try:
                 read = _FIELDS[field][1](value)
             except (ValueError, TypeError, OverflowError, AttributeError) as error:
-                read = _Unread(f"{key} of {where} is {_shown(value)}, and no value that it can have ({one_line(error)})")
+                read = _Unread(
+                    f"{key} of {where} is {_shown(value)}, and no value that it can have ({one_line(error)})"
+                )
             said.setdefault(field, []).append((read, f"{key} of {where}"))
     if (zeros := content.get("zero_point")) in (True, False) and "symmetric" not in said:  # AWQ's word for it
         said["symmetric"] = [(not zeros, f"zero_point of {where}")]
