@@ -194,8 +194,9 @@ def _way(
     plain = [ending for ending in ("", ".weight") if ending in stored]
     kept = info(stored[plain[0]]) if plain else None
     if not possible:
-        coded = kept is not None and len(kept.shape) > 1 and kept.dtype not in PLAIN
-        return (_BARE, DeclarationError(_bare(kept, declared))) if coded else (None, None)
+        if kept is None or len(kept.shape) < 2 or kept.dtype in PLAIN:
+            return None, None
+        return _BARE, DeclarationError(_bare(kept, declared))
     said = declared.of(module)
     try:
         if said.uncoded:
@@ -211,12 +212,10 @@ def _way(
         first = (fitting or possible)[0]
         if not method:
             said.need("method")
-        names = " or ".join(dict.fromkeys(way.name for way in fitting or possible))
-        kind = info(stored[first.needs[0]]).dtype
-        return first, DeclarationError(
-            f"{said.where('method')}, and {first.needs[0][1:]} ({kind}) is not of it as it is read here, but may be "
-            f"{names}; {_ORIGINAL}"
-        )
+        kept_as = f"{first.needs[0].strip('.')} ({info(stored[first.needs[0]]).dtype})"
+        known = any(method in way.declared for way in WAYS)
+        why = f"and its {kept_as} is none of that as it is read here" if known else "a way of coding that is not read"
+        return first, DeclarationError(f"{said.where('method')}, {why}; {_ORIGINAL}")
     except DeclarationError as error:
         return possible[0], error
 

@@ -172,9 +172,9 @@ class Declared:
             uncoded = uncoded or of_it[1]
             _join(said, of_it[0])
         if "method" not in said:
-            tools = ((place.where.rpartition("_config.")[2], place.where) for place in self._places)
-            tools = ((_OF_TOOLS.get(place) or _OF_TOOLS.get(where), where) for place, where in tools)
-            said |= {"method": [(tool, where) for tool, where in tools if tool]}
+            wheres = [place.where for place in self._places]
+            tools = [(_OF_TOOLS.get(where) or _OF_TOOLS.get(where.rpartition(".")[2]), where) for where in wheres]
+            said["method"] = [(tool, where) for tool, where in tools if tool]
         return Declaration(said, self.places, uncoded)
 
 
