@@ -8,7 +8,7 @@ codes mean (`provlab.reading.declared`); where it does not suffice, the weight i
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
 from provlab.formats.methods import WAYS, Parts, Way
-from provlab.reading.declared import PLAIN, SIDE_FILES, DeclarationError, Declared
+from provlab.reading.declared import PLAIN, SIDE_FILES, Declaration, DeclarationError, Declared
 from provlab.reading.files.container import TensorInfo
 from provlab.reading.weights import WeightFiles, read_json
 
@@ -153,14 +153,15 @@ def coded_weights(
             beside[name] = {"": name}
     coded = {}
     for module, stored in beside.items():
-        way, refused = _way(module, stored, declared, info, read)
+        said = declared.of(module)
+        way, refused = _way(stored, said, declared.places, info, read)
         if way is None:
             continue
         unread = [name for name in factors[module] if not _OF_ACTIVATIONS.match(name.rpartition(".")[2])]
         if unread and not refused:
             refused = DeclarationError(f"{unread[0]} stands beside it and is not read; {_ORIGINAL}")
         beside_it = {name: name for name in factors[module]}
-        parts = _parts(way, stored, declared, module, info, read)
+        parts = _parts(way, stored, said, info, read)
         coded[module + (way.suffix if "" not in stored else "")] = Coded(
             way, parts._replace(names={**parts.names, **beside_it}), refused
         )
@@ -173,19 +174,18 @@ _ORIGINAL = "give the checkpoint that it was made from"
 def _parts(
     way: Way,
     stored: Mapping[str, str],
-    declared: Declared,
-    module: str,
+    said: Declaration,
     info: Callable[[str], TensorInfo],
     read: Callable[[str, range | None], NDArray[np.uint8]],
 ) -> Parts:
     names = {ending: stored[ending] for ending in (*way.needs, *way.takes) if ending in stored}
-    return Parts(names or dict(stored), declared.of(module), info, read)
+    return Parts(names or dict(stored), said, info, read)
 
 
 def _way(
-    module: str,
     stored: Mapping[str, str],
-    declared: Declared,
+    said: Declaration,
+    places: Sequence[str],
     info: Callable[[str], TensorInfo],
     read: Callable[[str, range | None], NDArray[np.uint8]],
 ) -> tuple[Way | None, DeclarationError | None]:
@@ -196,14 +196,13 @@ def _way(
     if not possible:
         if kept is None or len(kept.shape) < 2 or kept.dtype in PLAIN:
             return None, None
-        return _BARE, DeclarationError(_bare(kept, declared))
-    said = declared.of(module)
+        return _BARE, DeclarationError(_bare(kept, places))
     try:
         if said.uncoded:
             raise DeclarationError(
                 f"{said.uncoded} says that it is not coded, and its tensors are codes; remove that entry if it is"
             )
-        fitting = [way for way in possible if way.fits(_parts(way, stored, declared, module, info, read))]
+        fitting = [way for way in possible if way.fits(_parts(way, stored, said, info, read))]
         if not fitting and kept is not None and kept.dtype in PLAIN:
             return None, None  # numbers as they are, and scales that training or a calibration left
         method = said.get("method") or ""
@@ -220,6 +219,6 @@ def _way(
         return possible[0], error
 
 
-def _bare(kept: TensorInfo, declared: Declared) -> str:
-    where = f"{declared.places[0]} names no scale that is read" if declared.places else "nothing declares its scales"
+def _bare(kept: TensorInfo, places: Sequence[str]) -> str:
+    where = f"{places[0]} names no scale that is read" if places else "nothing declares its scales"
     return f"it holds {kept.dtype} and no scale that is known ({where}); {_ORIGINAL}"

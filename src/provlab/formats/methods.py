@@ -194,7 +194,7 @@ def scaled(weight: Floats, scale: Floats, block: tuple[int, int], what: str) -> 
     sizes = tuple(size or length for size, length in zip(block, weight.shape[-2:], strict=True))
     grid = tuple(-(-length // max(size, 1)) for length, size in zip(weight.shape[-2:], sizes, strict=True))
     before = weight.shape[:-2]
-    if scale.size != math.prod((*before, *grid)):
+    if [n for n in scale.shape if n != 1] != [n for n in (*before, *grid) if n != 1]:
         raise DeclarationError(f"{what}, and its scales are {_of(scale.shape)} for {_of(weight.shape)} numbers")
     scale, weight = scale.reshape(*before, *grid), np.ascontiguousarray(weight)
     if grid[1] > 1 and weight.shape[-1] % sizes[1]:

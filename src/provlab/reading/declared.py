@@ -20,14 +20,14 @@ _KEYS = ("quantization_config", "compression_config", "quantization")
 #: places that one tool alone writes, which need not name its method
 _OF_TOOLS = {_KEYS[2]: "mlx", **dict(zip(SIDE_FILES, ("gptq", "awq", "modelopt"), strict=True))}
 #: what stands inside such a declaration and belongs to it
-_INNER = ("meta", "quantization")
+_INNER = ("meta", "quantization", "quantization_config")
 #: what stands in the config itself
 _BESIDE = "expert_dtype"
 #: dtypes of numbers that are what they say, and of buffers
 PLAIN = ("float64", "float32", "float16", "bfloat16", "int64", "bool")
 #: entries by module, which count for those that their keys name or, behind ``re:``, match
 _BY_MODULE = ("dynamic", "extra_config")
-_SECONDS = 1.0  # that a pattern of names may take
+_SECONDS = 0.2  # that a pattern of names may take
 
 
 class DeclarationError(ValueError):
@@ -200,11 +200,16 @@ class _Place:
     def __init__(self, where: str, content: Mapping[str, Any]) -> None:
         self.where = where
         self.general = _fields(content, where)
-        self.rules: list[tuple[str, str, _Said | None]] = []  # a module or a pattern, where, what of it; None: no codes
+        # where, and what is said; None where it is said that there are no codes
+        self.patterns: list[tuple[str, _Rule]] = []
+        self.classes: list[_Rule] = []
+        self.named: dict[str, list[_Rule]] = {}  # by the name of a module
+        self.shorter: dict[str, list[_Rule]] = {}  # by what remains of that name without its first words
+        self._groups(content.get("config_groups"))
         for key in _INNER:
             if isinstance(inner := content.get(key), Mapping):
                 _join(self.general, _fields(inner, f"{where}.{key}"))
-        self._groups(content.get("config_groups"))
+                self._groups(inner.get("config_groups"))
         for key, value in content.items():
             if key in _BY_MODULE and isinstance(value, Mapping):
                 for name, of_it in value.items():
@@ -214,12 +219,22 @@ class _Place:
 
     def _rule(self, target: str, name: str, of_it: Any, key: str) -> None:
         """Add one entry by module; GPTQModel writes ``-:`` before what is not coded, and ``+:`` before others."""
-        target = re.sub(r"^re:[+-]:", "re:", target)
         where = f"{self.where}.{key}" if key == name else f"{self.where}.{key}[{name}]"
         if of_it is False or name.startswith("-:"):
-            self.rules.append((target, where, None))
+            self._target(target, _Rule(where, None))
         elif isinstance(of_it, Mapping):
-            self.rules.append((target, where, _fields(of_it, where)))
+            self._target(target, _Rule(where, _fields(of_it, where)))
+
+    def _target(self, target: str, rule: "_Rule") -> None:
+        """Add a rule for a module, for those that a pattern matches, or for a class of modules."""
+        if target.startswith("re:"):
+            self.patterns.append((re.sub(r"^re:([+-]:)?", "", target), rule))
+        elif "." not in target:
+            self.classes.append(rule)
+        else:
+            self.named.setdefault(target, []).append(rule)
+            for shorter in _suffixes(target):
+                self.shorter.setdefault(shorter, []).append(rule)
 
     def _groups(self, groups: Any) -> None:
         """Read compressed-tensors' groups, each with its targets; one alone counts for all modules."""
@@ -237,7 +252,7 @@ class _Place:
             self._say(self.general, read[0][2])
         for targets, where, said in read if len(read) > 1 else ():
             for target in targets:
-                self.rules.append((target, where, said))
+                self._target(target, _Rule(where, said))
 
     def _say(self, general: _Said, said: _Said) -> None:
         """Add what a group says; a label of its own takes the place of that of all."""
@@ -246,25 +261,37 @@ class _Place:
 
     def of(self, module: str) -> tuple[_Said, str]:
         """Return what this declaration says of one module, and where it says that the module is not coded."""
-        by_name = [rule for rule in self.rules if _names(rule[0], module)]
-        of_classes = [rule for rule in self.rules if "." not in rule[0] and not rule[0].startswith("re:")]
+        rules = [rule for pattern, rule in self.patterns if _matches(pattern, module)]
+        rules += self.shorter.get(module, [])  # the target stands in a wrapper, or the module does
+        for name in (module, *_suffixes(module)):
+            rules += self.named.get(name, [])
         said = {field: list(values) for field, values in self.general.items()}
         special: _Said = {}
         uncoded = ""
-        for _, where, more in by_name or of_classes:
+        for where, more in rules or self.classes:
             uncoded = uncoded or (where if more is None else "")
             _join(special, more or {})
         return said | special, uncoded
 
 
-def _names(target: str, module: str) -> bool:
-    """Whether a target names a module, which may stand in a wrapper here or there, or is a pattern that matches it."""
-    if target.startswith("re:"):
-        try:
-            return regex.match(target[3:], module, timeout=_SECONDS) is not None
-        except (regex.error, TimeoutError):
-            return False  # as it names nothing, what is said of all modules is compared with the tensors
-    return "." in target and (f".{target}".endswith(f".{module}") or f".{module}".endswith(f".{target}"))
+class _Rule(NamedTuple):
+    """Where something is said of some modules, and what; None where it is said that they are not coded."""
+
+    where: str
+    said: _Said | None
+
+
+def _suffixes(name: str) -> list[str]:
+    """Return what remains of a module's name without its first words: two words and more."""
+    words = name.split(".")
+    return [".".join(words[start:]) for start in range(1, len(words) - 1)]
+
+
+def _matches(pattern: str, module: str) -> bool:
+    try:
+        return regex.match(pattern, module, timeout=_SECONDS) is not None
+    except (regex.error, TimeoutError):
+        return False  # as it names nothing, what is said of all modules is compared with the tensors
 
 
 def _fields(content: Mapping[str, Any], where: str) -> _Said:
