@@ -1,6 +1,6 @@
 """Weights that are stored as codes come back as the floats that they stand for.
 
-Each way of storing is written here as its own tools describe it, number by number; MXFP4 is compared with transformers.
+Whole folders are stored here as each tool describes it; `test_references` compares each way number by number.
 """
 
 import json
@@ -15,10 +15,8 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from provlab import compare
 from provlab.errors import CheckpointError
-from provlab.formats.codes import coded_weights
 from provlab.reading import anatomy
 from provlab.reading.checkpoint import Checkpoint
-from provlab.reading.files.container import TensorInfo
 
 GROUP = 8
 NF4 = [-1, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0, 0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626]
@@ -132,24 +130,36 @@ def mlx(weight):
     return {"weight": packed(codes).view(torch.uint32), "scales": scale, "biases": -zero * scale}
 
 
+def declared(method, **settings):
+    return {"quantization_config": {"quant_method": method, **settings}}
+
+
+def grouped(**weights):
+    """Settings as compressed-tensors states them."""
+    return declared("compressed-tensors", config_groups={"group_0": {"targets": ["Linear"], "weights": weights}})
+
+
+BY_FOUR = {"bits": 4, "group_size": GROUP}
 FORMATS = {
     "bitsandbytes int8": (int8_by_row, {}, "bitsandbytes int8"),
     "nf4": (nf4, {}, "bitsandbytes nf4"),
     "nf4 of nested scales": (lambda weight: nf4(weight, nested=True), {}, "bitsandbytes nf4"),
-    "GPTQ": (gptq, {"quantization_config": {"quant_method": "gptq", "bits": 4}}, "GPTQ"),
-    "AWQ": (awq, {"quantization_config": {"quant_method": "awq", "bits": 4}}, "AWQ"),
-    "packed": (words, {"quantization_config": {"quant_method": "compressed-tensors"}}, "compressed-tensors"),
-    "int8 by channel": (int8_by_channel, {}, "8 bits with scales"),
-    "fp8 by tensor": (fp8_by_tensor, {}, "8 bits with scales"),
-    "fp8 by rectangle": (
-        fp8_by_rectangle,
-        {"quantization_config": {"quant_method": "fp8", "weight_block_size": [16, 16]}},
-        "8 bits with scales",
+    "GPTQ": (gptq, declared("gptq", **BY_FOUR), "GPTQ"),
+    "AWQ": (awq, declared("awq", **BY_FOUR), "AWQ"),
+    "packed": (
+        words,
+        grouped(num_bits=4, type="int", strategy="group", group_size=GROUP, symmetric=False),
+        "compressed-tensors",
     ),
-    "MXFP8": (mxfp8, {}, "8 bits with scales"),
-    "MXFP8 in a dtype of its own": (lambda w: mxfp8(w, torch.float8_e8m0fnu), {}, "8 bits with scales"),
+    "int8 by channel": (int8_by_channel, grouped(num_bits=8, type="int", strategy="channel"), "8 bits with scales"),
+    "fp8 by tensor": (fp8_by_tensor, declared("fp8"), "8 bits with scales"),
+    "fp8 by rectangle": (fp8_by_rectangle, declared("fp8", weight_block_size=[16, 16]), "8 bits with scales"),
+    "MXFP8": (mxfp8, declared("mxfp8"), "8 bits with scales"),
+    "MXFP8 in a dtype of its own": (
+        lambda w: mxfp8(w, torch.float8_e8m0fnu), declared("mxfp8"), "8 bits with scales"
+    ),
     "MLX": (mlx, {"quantization": {"group_size": GROUP, "bits": 4}}, "MLX"),
-}
+}  # fmt: skip
 
 
 def quantise(folder, store, config):
@@ -163,30 +173,6 @@ def quantise(folder, store, config):
     tiny_models.rewrite(folder, change)
     tiny_models.edit_json(folder / "config.json", lambda settings: settings.update(config))
     return folder
-
-
-def test_codes_that_run_over_the_ends_of_words():
-    """Two rows of forty codes of 3 bits, as the package compressed-tensors 0.20.0 packs them."""
-    codes = (np.arange(2)[:, None] * 3 + np.arange(40) * 5) % 8 - 4
-    stored = [
-        [-1468477784, -827819826, 2026809464, 7917224],
-        [1137079619, 1967375989, -965393466, 13006147],
-    ]
-    tensors = {
-        "m.weight_packed": np.array(stored, np.int32),
-        "m.weight_scale": np.float32([[1], [0.5]]),
-        "m.weight_shape": np.array([2, 40]),
-    }
-
-    def coded():
-        info = {name: TensorInfo(array.shape, str(array.dtype)) for name, array in tensors.items()}
-        return coded_weights(tensors, {}, info.__getitem__, tensors.__getitem__)["m.weight"]
-
-    assert np.array_equal(coded().read(), codes * [[1], [0.5]])
-    tensors["m.weight_packed"] = np.zeros((2, 20), np.int32)  # with gaps, as no such package writes them any more
-    tensors["m.weight_shape"] = np.array([2, 200])
-    with pytest.raises(ValueError, match="20 words for 200 codes of 3 bits"):
-        coded().read()
 
 
 @pytest.mark.parametrize("label", FORMATS)
@@ -211,7 +197,7 @@ def test_coded_weights_look_like_any_others(llama, tmp_path, label):
 def test_a_quantised_copy_is_known_and_a_stranger_is_not(llama, tmp_path):
     stranger = tiny_models.save("llama", tmp_path / "stranger", seed=7)
     full = tiny_models.copy(llama, tmp_path / "full")
-    quantise(llama, awq, {})
+    quantise(llama, awq, FORMATS["AWQ"][1])
     result = compare(llama, full, statistics=["phi_u"])
     assert result.records[0].outcome.log10_p < -60  # the floor of two blocks of 40 units is -93
     assert "stored as codes were de-quantised: those of" in result.verdict()
@@ -250,3 +236,136 @@ def test_parts_that_do_not_fit_raise_nothing_foreign(llama, label):
         with suppress(CheckpointError):
             checkpoint = Checkpoint.open(folder)
             assert checkpoint.array(UP + ".weight").shape == checkpoint.shape(UP + ".weight")
+
+
+def fp8(weight, **more):
+    """Squares of 16, the last cut off."""
+    return fp8_by_rectangle(weight) | more
+
+
+def renamed(store, old, new):
+    return lambda weight: {name.replace(old, new): value for name, value in store(weight).items()}
+
+
+SQUARES = {"quant_method": "fp8", "weight_block_size": [16, 16]}
+#: what a folder holds and says -> what the refusal says, and what its advice makes of the folder
+REFUSED = {
+    "no size of blocks": (
+        fp8,
+        declared("fp8"),
+        "weight_block_size or block_structure, which decides the numbers, is not stated in quantization_config of",
+        lambda config: config["quantization_config"].update(weight_block_size=[16, 16]),
+    ),
+    "two sizes of blocks": (
+        fp8,
+        declared("fp8", weight_block_size=[16, 16]) | {"text_config": declared("fp8", weight_block_size=[16, 8])},
+        r"says \[16, 16\], and weight_block_size of text_config.quantization_config says \[16, 8\]; remove the",
+        lambda config: config.pop("text_config"),
+    ),
+    "blocks of another size": (
+        fp8,
+        declared("fp8", weight_block_size=[8, 8]),
+        r"weight_block_size of quantization_config says \[8, 8\], and its scales are 3 x 2 for 40 x 24",
+        lambda config: config["quantization_config"].update(weight_block_size="16x16"),
+    ),
+    "no declaration": (
+        fp8,
+        {},
+        "quant_method, which decides the numbers, is not stated in quantization_config of config.json; state it there",
+        lambda config: config.update(quantization_config=SQUARES),
+    ),
+    "no bits": (
+        gptq,
+        declared("gptq", group_size=GROUP),
+        "bits or w_bit or num_bits, which decides the numbers, is not stated",
+        lambda config: config["quantization_config"].update(bits=4),
+    ),
+    "another method": (
+        gptq,
+        declared("awq", **BY_FOUR),
+        "quant_method of quantization_config says awq, and there are 40 words of eight outputs for 3 x 40 scales",
+        lambda config: config["quantization_config"].update(quant_method="gptq"),
+    ),
+    "said to be no codes": (
+        mlx,
+        {"quantization": {**BY_FOUR, "model.layers.0.mlp.up_proj": False}},
+        "quantization.model.layers.0.mlp.up_proj says that it is not coded, and its tensors are codes; remove",
+        lambda config: config["quantization"].pop("model.layers.0.mlp.up_proj"),
+    ),
+}
+
+
+@pytest.mark.parametrize("label", REFUSED)
+def test_what_is_not_said_or_said_twice_is_refused_and_the_advice_works(llama, label):
+    store, config, message, remedy = REFUSED[label]
+    quantise(llama, store, config)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        Checkpoint.open(llama).array(f"{UP}.weight")
+    assert "\n" not in str(caught.value)
+    assert "copy it again" not in str(caught.value)
+    tiny_models.edit_json(llama / "config.json", remedy)
+    assert np.isfinite(Checkpoint.open(llama).array(f"{UP}.weight")).all()
+
+
+BARE = ("scale", "scale_inv", "weight_scales", "w_scale", "weight.scale", "qscale", "")
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_eight_bits_without_a_scale_that_is_known_and_declared_are_refused(llama, tmp_path, name):
+    full = Checkpoint.open(tiny_models.copy(llama, tmp_path / "full")).array(UP + ".weight")
+    quantise(llama, lambda weight: {"weight": fp8(weight)["weight"]} | ({name: torch.ones(3, 2)} if name else {}), {})
+    with pytest.raises(CheckpointError, match=r"is stored as codes: .*give the checkpoint that|not stated") as caught:
+        Checkpoint.open(llama).array(f"{UP}.weight")
+    assert len(str(caught.value).removeprefix(str(llama))) < 300
+    assert np.isfinite(Checkpoint.open(tmp_path / "full").array(UP + ".weight") - full).all()  # the remedy
+
+
+def test_deepseek_s_name_of_scales_is_read_where_it_is_declared(llama):
+    quantise(llama, renamed(fp8, "weight_scale_inv", "scale"), {"quantization_config": SQUARES})
+    theirs = Checkpoint.open(llama).array(UP + ".weight")
+    tiny_models.rewrite(
+        llama, lambda tensors: tensors.update({n.replace(".scale", ".weight_scale_inv"): tensors.pop(n) for n in
+                                               [n for n in tensors if n.endswith(".scale")]})
+    )  # fmt: skip
+    assert np.array_equal(Checkpoint.open(llama).array(UP + ".weight"), theirs)
+
+
+def test_layers_may_be_coded_otherwise_than_the_rest(llama, tmp_path):
+    """MLX names such layers beside the settings of all, and compressed-tensors has a group for each."""
+    full = Checkpoint.open(tiny_models.copy(llama, tmp_path / "full"))
+    quantise(llama, mlx, {"quantization": {"group_size": 4, "bits": 4}})
+    for folder in (llama,):
+        with pytest.raises(CheckpointError, match=r"says 4 and .*says 4, and there are 3 words for 3 groups"):
+            Checkpoint.open(folder).shape(UP + ".weight")
+    modules = [name.removesuffix(".weight") for name in full.tensor_names if ".mlp." in name]
+    tiny_models.edit_json(
+        llama / "config.json",
+        lambda config: config["quantization"].update({module: dict(BY_FOUR) for module in modules}),
+    )
+    assert Checkpoint.open(llama).shape(UP + ".weight") == full.shape(UP + ".weight")
+
+
+def test_groups_that_do_not_agree_are_told_apart_by_their_targets(llama):
+    right = {"num_bits": 8, "type": "int", "strategy": "channel"}
+    groups = {
+        "group_0": {"targets": [r"re:.*up_proj$"], "weights": right},
+        "group_1": {"targets": ["Linear"], "weights": right | {"strategy": "tensor"}},
+    }
+    quantise(llama, int8_by_channel, declared("compressed-tensors", config_groups=groups))
+    checkpoint = Checkpoint.open(llama)
+    assert checkpoint.array(UP + ".weight").shape == checkpoint.shape(UP + ".weight")
+    with pytest.raises(CheckpointError, match=r"group_1.weights says tensor, and its scales are 40 x 1 for 40 x 24"):
+        checkpoint.array(UP.replace("up", "gate") + ".weight")
+
+
+def test_scales_beside_plain_weights_are_no_codes(llama, tmp_path):
+    """A calibration leaves them there; `transformers` reads the weights as they are."""
+    full = Checkpoint.open(tiny_models.copy(llama, tmp_path / "full")).array(UP + ".weight")
+    quantise(llama, lambda weight: {"weight": weight, "weight_scale": torch.ones(len(weight), 1)}, {})
+    assert np.array_equal(Checkpoint.open(llama).array(UP + ".weight"), full)
+
+
+def test_a_factor_that_no_way_reads_is_named(llama):
+    quantise(llama, lambda weight: int8_by_row(weight) | {"pre_quant_scale": torch.ones(24)}, {})
+    with pytest.raises(CheckpointError, match=r"up_proj.pre_quant_scale stands beside it and is not read; give the"):
+        Checkpoint.open(llama).array(UP + ".weight")

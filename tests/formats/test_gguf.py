@@ -20,6 +20,7 @@ UP = "model.layers.0.mlp.up_proj.weight"
 FAMILIES = """
     llama llama_tied llama_biased mistral qwen2 qwen3 gemma gemma2 gemma3 olmo2 phi3 GraniteForCausalLM
     SmolLM3ForCausalLM Starcoder2ForCausalLM CohereForCausalLM NemotronForCausalLM
+    Exaone4ForCausalLM Glm4ForCausalLM Olmo3ForCausalLM
 """
 
 
@@ -173,10 +174,13 @@ def test_a_file_that_was_split_is_one_model(alone, tmp_path):
         Checkpoint.open(tmp_path)
 
 
-@pytest.mark.parametrize("label", ["mixtral", "qwen3_moe"])
+@pytest.mark.parametrize("label", ["mixtral", "qwen3_moe", "olmoe"])
 def test_experts_come_back_one_by_one(label, tmp_path):
     more = {"num_experts": 3, "moe_intermediate_size": 40, "norm_topk_prob": True, "head_dim": 6}
     model = tiny_models.build("mixtral")
+    if label == "olmoe":
+        config = transformers.OlmoeConfig(**dict(tiny_models.TINY["mixtral"][1]) | {"num_experts": 3})
+        model = transformers.OlmoeForCausalLM(config).eval()
     if label == "qwen3_moe":
         config = transformers.Qwen3MoeConfig(**dict(tiny_models.TINY["mixtral"][1]) | more)
         model = transformers.Qwen3MoeForCausalLM(config).eval()
@@ -251,12 +255,17 @@ SPOILT = {
     "alignment": (_told(general__alignment=0), "Invalid alignment"),
     "no blocks": (_told(llama__block_count=0), "no llama.block_count"),
     "heads as text": (_told(llama__attention__head_count="x"), "no number for llama.attention.head_count"),
-    "uneven heads": (_told(llama__attention__head_count_kv=[2, 1]), "blocks differ in llama.attention.head_count_kv"),
+    "uneven heads": (
+        _told(llama__attention__head_count_kv=[2, 1]),
+        "has blocks that differ in llama.attention.head_count_kv, which is not read",
+    ),
     "heads that do not divide": (_told(llama__attention__head_count=5), "24 rows for 5 heads"),
     "another architecture": (_told(general__architecture="mamba"), "'mamba', which is not read from GGUF .read are"),
     "an endless array": (_endless_array, "promises an array of 1152921504606846976 entries"),
     "experts": (_told(llama__expert_count=8), "has not the 8 experts that it promises"),
     "endless blocks": (_told(llama__block_count=2**31), "promises more blocks than it has tensors"),
+    "draft blocks": (_told(llama__nextn_predict_layers=1), "counts 1 draft blocks among its own, which is not read"),
+    "pictures": (_told(llama__rope__dimension_sections=[2, 2]), "places of pictures, which is not read from GGUF"),
     "parts": (_told(split__count=3), "is one of 3 parts, and 1 of them are here; copy all"),
 }
 

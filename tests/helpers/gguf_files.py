@@ -31,6 +31,8 @@ EXPERTS = {
     )
     for ours, theirs in (ways | {"gate": "gate_inp"}).items()
 }
+#: norms that stand elsewhere than in a Llama
+GLM_NORMS = {"post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"}
 FOUR_NORMS = {
     "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
@@ -108,7 +110,7 @@ def converted(
     """
     config = model.config
     arch = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen3_moe": "qwen3moe"}
-    arch = (arch | {"cohere": "command-r"}).get(config.model_type, config.model_type)
+    arch = (arch | {"cohere": "command-r", "olmo3": "olmo2"}).get(config.model_type, config.model_type)
     sizes = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
@@ -132,12 +134,17 @@ def converted(
         sizes["rope.freq_base"] = float(rotary.get("full_attention", rotary)["rope_theta"])
     if arch in ("gemma2", "gemma3"):
         sizes |= {"attention.key_length": config.head_dim, "attention.sliding_window": config.sliding_window}
+    if config.model_type in ("olmo3", "exaone4") and config.sliding_window:
+        slides = [int(kind == "sliding_attention") for kind in config.layer_types]
+        sizes |= {"attention.sliding_window": config.sliding_window, "attention.sliding_window_pattern": slides}
+    if arch == "glm4":
+        sizes["rope.dimension_count"] = int(config.rope_parameters["partial_rotary_factor"] * config.head_dim)
     if of_experts:
         sizes |= {"expert_count": config.num_local_experts, "expert_used_count": config.num_experts_per_tok}
         sizes |= {"expert_feed_forward_length": config.moe_intermediate_size} if arch == "qwen3moe" else {}
     metadata = {"general.architecture": arch} | {f"{arch}.{key}": value for key, value in sizes.items()}
     metadata["tokenizer.ggml.tokens"] = [f"t{i}" for i in range(config.vocab_size)]
-    names = NAMES | EXPERTS | (FOUR_NORMS if arch in ("gemma2", "gemma3", "olmo2") else {})
+    names = NAMES | EXPERTS | (FOUR_NORMS if arch in ("gemma2", "gemma3", "olmo2", "exaone4") else GLM_NORMS)
     heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
     tensors = {}
     for name, parameter in (_stacked(of_experts) if of_experts else model.state_dict()).items():

@@ -3,10 +3,12 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import regex
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, UnknownArchitectureError, one_line
@@ -38,9 +40,9 @@ _NOT_MERGED = {
 }
 _NOT_MERGED |= dict.fromkeys(("megatron_config", "use_bdlora", "arrow_config", "kasa_config"), "a variant of LoRA")
 _NOT_MERGED |= dict.fromkeys(("velora_config", "monteclora_config"), "a variant of LoRA")
-#: patterns of names that are read: others may take for ever, (a*)*b
-_PATTERN = re.compile(r"\^?(\\\.|[\w-]|\.[*+]?|\\d\+?)+\$?")
-_MOST_REPEATED = 3
+_SECONDS = 0.2  # that a pattern of names may take: some take for ever, (a*)*b
+#: what stands before the names of a language model, by itself or as a part of a model that does more
+_BEFORE_ALL = re.compile(r"^(?:(?:model|language_model|text_model|thinker|llm|lm)\.)+")
 _MERGE = "merge it (peft: merge_and_unload, then save_pretrained) and give that folder"
 _BEGUN = (None, True, False, "gaussian", "eva", "orthogonal")  # ways to begin that leave W as it is
 
@@ -381,7 +383,9 @@ class AdaptedWeights(WeightFiles):
                 changes[target] = Change(name)
         for (module, embedding), sides in pairs.items():
             if sides.keys() != {"A", "B"}:
-                raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
+                raise CheckpointError(
+                    f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; give the folder that peft saved"
+                )
             target = self._found(f"{module}.weight")
             shape = self._shapes.get(target, self._base.info(self._origin(target)).shape)
             product = self._product(module, sides, shape, embedding)
@@ -440,37 +444,57 @@ class AdaptedWeights(WeightFiles):
             match = _PAIR.fullmatch(_inner(name))
             if match and match["module"] == module and match["side"] == "A" and info.shape and info.shape[0]:
                 return info.shape[0]
-        raise CheckpointError(f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; copy it again")
+        raise CheckpointError(
+            f"{self._label}: {one_line(module)[:100]} lacks lora_A or lora_B; give the folder that peft saved"
+        )
 
     def _scale(self, module: str, rank: int) -> float:
         alpha = self._alpha(module)
         if not isinstance(alpha, int | float) or not abs(alpha) < 1e30:
-            raise CheckpointError(f"{self._label}: {CONFIG} has no number as its lora_alpha; copy it again")
+            raise CheckpointError(
+                f"{self._label}: {CONFIG} has no number as its lora_alpha; state the one that it was trained with"
+            )
         return float(alpha / (math.sqrt(rank) if self._settings.get("use_rslora") else rank))
 
     def _alpha(self, module: str) -> Any:
         """Return the alpha of a module: of a pattern that its name ends in (or is, after ``^``), else that of all."""
         patterns = self._settings.get("alpha_pattern") or {}
-        for pattern, alpha in (patterns if isinstance(patterns, dict) else {str(patterns): None}).items():
-            if not _PATTERN.fullmatch(pattern) or pattern.count("*") + pattern.count("+") > _MOST_REPEATED:
+        if not isinstance(patterns, dict):
+            raise CheckpointError(f"{self._label}: alpha_pattern in {CONFIG} is no table of patterns; {_MERGE}")
+        for pattern, alpha in patterns.items():
+            try:  # as peft asks, which takes the first that fits
+                if regex.match(rf"(.*\.)?({pattern})$", module, timeout=_SECONDS):
+                    return alpha
+            except (regex.error, TimeoutError) as error:
                 shown = one_line(pattern)[:60]
-                raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that is not read here, {shown}; {_MERGE}")
-            if re.match(rf"(.*\.)?({pattern})$", module):
-                return alpha
+                why = "takes too long" if isinstance(error, TimeoutError) else "is no regular expression"
+                raise CheckpointError(f"{self._label}: {CONFIG} has a pattern that {why}, {shown}; {_MERGE}") from error
         return self._settings.get("lora_alpha")
 
     def _found(self, name: str) -> str:
-        """Return the base's own name of a tensor: it may lack, or have, what stands before a model with a head."""
+        """Return the base's own name of a tensor.
+
+        It may lack, or have, what stands before a model with a head, or before the language part of one that does more.
+        """
         if name == self._ends[1]:
             return name  # perhaps tied to the embedding in the base
         names = self._base.tensor_names
         longer = [known for known in names if known.endswith(f".{name}")]
         matches = [known for known in (name, name.partition(".")[2]) if known in names] or longer
-        if not matches or (len(longer) > 1 and matches == longer):
+        matches = matches or self._by_place.get(_BEFORE_ALL.sub("", name), [])
+        if not matches or (len(matches) > 1 and matches[0] not in (name, name.partition(".")[2])):
             raise CheckpointError(
                 f"{self._label} changes {one_line(name)[:100]}, which the base has not; give the base it was made for"
             )
         return matches[0]
+
+    @cached_property
+    def _by_place(self) -> dict[str, list[str]]:
+        """The base's names by what is left of them without what stands before a language model."""
+        places: dict[str, list[str]] = {}
+        for name in self._base.tensor_names:
+            places.setdefault(_BEFORE_ALL.sub("", name), []).append(name)
+        return places
 
     def _unfit(self, name: str) -> CheckpointError:
         return CheckpointError(

@@ -2,27 +2,34 @@
 
 A checkpoint that was quantised holds no ``up_proj.weight`` of floats, but codes under this or another name and, beside
 them, their factors. `coded_weights` puts such tensors together by their names. Each is de-quantised alone when it is
-read, to float32 (`methods` says how), and its shape is known from the headers.
+read, to float32 (`methods` says how), and its shape is known from the headers. What the folder declares decides what
+codes mean (`provlab.reading.declared`); where it does not suffice, the weight is refused when it is asked for.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, one_line
-from provlab.formats.methods import METHODS, Method, Parts
+from provlab.formats.methods import WAYS, Parts, Way
+from provlab.reading.declared import PLAIN, SIDE_FILES, Declaration, DeclarationError, Declared
 from provlab.reading.files.container import TensorInfo
-from provlab.reading.files.dtypes import values
-from provlab.reading.weights import WeightFiles
+from provlab.reading.weights import WeightFiles, read_json
 
-#: the ways of quantising whose codes are read
-CODES = tuple(dict.fromkeys(method.name for method in METHODS))
+#: the ways of coding whose codes are read
+CODES = tuple(dict.fromkeys(way.name for way in WAYS))
 # what cannot be put together raises, of numpy's and of Python's
 _UNFIT = (ValueError, IndexError, KeyError, TypeError, OverflowError, ZeroDivisionError)
+_ENDINGS = sorted({ending for way in WAYS for ending in (*way.needs, *way.takes)}, key=len, reverse=True)
+#: last words of names beside codes: of what changes the numbers that they stand for, and of what activations need
+_FACTOR = re.compile(r"scale|zero|shift|codebook|global|absmax|g_idx|perm|quant")
+_OF_ACTIVATIONS = re.compile(r"(input|output|activation|act|[qkv])_")
+#: what no way reads: numbers of 8 bits, or packed ones, with no scale that is known
+_BARE = Way("codes without scales", (), (), lambda parts: (), lambda parts: np.empty(0, np.float32), ())
 
 
 class Coded:
@@ -30,24 +37,34 @@ class Coded:
 
     Attributes
     ----------
-    method
-        How it was quantised.
+    way
+        How it was coded; None where nothing that is declared fits.
     parts
         What it is made from.
+    refused
+        Why it cannot be read; None where it can.
     """
 
-    def __init__(self, method: Method, parts: Parts) -> None:
-        self.method, self.parts = method, parts
+    def __init__(self, way: Way, parts: Parts, refused: DeclarationError | None = None) -> None:
+        self.way, self.parts, self.refused = way, parts, refused
 
     @cached_property
     def info(self) -> TensorInfo:
         """Shape and dtype of the weight."""
-        return TensorInfo(self.method.shape(self.parts), "float32", stored=self.method.name)
+        if self.refused:
+            raise self.refused
+        return TensorInfo(self.way.shape(self.parts), "float32", stored=self.way.name)
 
-    def read(self) -> NDArray[np.float32]:
-        """De-quantise it."""
-        weight = self.method.weight(self.parts)
-        return np.ascontiguousarray(weight, np.float32).reshape(self.info.shape)
+    def read(self, rows: range | None = None) -> NDArray[np.float32]:
+        """De-quantise it, or some of its rows: alone, where its tensors have rows of their own for each."""
+        shape, parts = self.info.shape, self.parts._replace(by_rows=self.way.by_rows)
+        stored = [ending for ending in (*self.way.needs, *self.way.takes) if parts.has(ending) and parts.by_rows]
+        alone = bool(stored) and all(parts.aligned(e) or parts.info(parts.names[e]).shape in ((), (1,)) for e in stored)
+        some = self.way.weight(parts._replace(rows=rows if alone else None))
+        if rows is not None and not alone:
+            some = some.reshape(shape)[rows.start : rows.stop]
+        lines = shape if rows is None else (len(rows), *shape[1:])
+        return np.ascontiguousarray(some, np.float32).reshape(lines)
 
 
 class CodedWeights(WeightFiles):
@@ -55,7 +72,8 @@ class CodedWeights(WeightFiles):
 
     @cached_property
     def _coded(self) -> dict[str, Coded]:
-        return coded_weights(super().tensor_names, self.config, super().info, self._stored)
+        beside = {name: read_json(self._source, name) for name in SIDE_FILES if name in self._source.names()}
+        return coded_weights(super().tensor_names, Declared(self.config, beside), super().info, super()._content)
 
     @property
     def tensor_names(self) -> tuple[str, ...]:
@@ -65,13 +83,13 @@ class CodedWeights(WeightFiles):
 
     @property
     def plain(self) -> bool:
-        """Whether no weight is stored as codes after all."""
-        return not self._coded
+        """Whether no weight is stored as codes after all, and transformers reads the files as they are read here."""
+        return not self._coded and super().plain
 
     @property
     def stored(self) -> list[str]:
         """As what codes, sorted."""
-        return sorted({coded.method.name for coded in self._coded.values()})
+        return sorted({coded.way.name for coded in self._coded.values()})
 
     def info(self, name: str) -> TensorInfo:
         """Shape and dtype of one tensor."""
@@ -83,10 +101,13 @@ class CodedWeights(WeightFiles):
             raise self._unfit(name, error) from error
 
     def _unfit(self, name: str, error: Exception) -> CheckpointError:
-        method = self._coded[name].method.name
+        if isinstance(error, DeclarationError):
+            line = one_line(error) if ";" in str(error) else f"{one_line(error)}; correct it, or {_ORIGINAL}"
+            return CheckpointError(f"{self._source.label}: {one_line(name)[:100]} is stored as codes: {line}")
+        way = self._coded[name].way.name
         return CheckpointError(
-            f"{self._source.label}: codes and scales of {name} ({method}) do not fit together ({one_line(error)}); "
-            "copy it again, or give the checkpoint that it was made from"
+            f"{self._source.label}: codes and scales of {one_line(name)[:100]} ({way}) do not fit together "
+            f"({one_line(error)}); {_ORIGINAL}"
         )
 
     def _content(self, name: str, rows: range | None) -> NDArray[np.uint8]:
@@ -94,22 +115,16 @@ class CodedWeights(WeightFiles):
         if name not in self._coded:
             return super()._content(name, rows)
         try:
-            weight = self._coded[name].read()
+            return self._coded[name].read(rows).reshape(-1).view(np.uint8)
         except _UNFIT as error:
             raise self._unfit(name, error) from error
-        return (weight if rows is None else weight[rows.start : rows.stop]).reshape(-1).view(np.uint8)
-
-    def _stored(self, name: str) -> NDArray[Any]:
-        """Read the numbers of one tensor as it is stored."""
-        info = super().info(name)
-        return values(super()._content(name, None), info.dtype).reshape(info.shape)
 
 
 def coded_weights(
     names: Iterable[str],
-    config: Mapping[str, Any],
+    declared: Declared,
     info: Callable[[str], TensorInfo],
-    read: Callable[[str], NDArray[Any]],
+    read: Callable[[str, range | None], NDArray[np.uint8]],
 ) -> dict[str, Coded]:
     """Return the weights, by the names that transformers gives them, that are stored as codes.
 
@@ -117,25 +132,93 @@ def coded_weights(
     ----------
     names
         The names of all tensors as they are stored.
-    config
-        Content of ``config.json``.
+    declared
+        What the folder says of codes.
     info, read
-        Shape and dtype of a stored tensor, and its numbers.
+        Shape and dtype of a stored tensor, and the bytes of it or of some rows.
     """
-    stated = config.get("quantization_config") or config.get("quantization")
-    settings = stated if isinstance(stated, Mapping) else {}
     beside: dict[str, dict[str, str]] = defaultdict(dict)  # module -> ending -> name
-    endings = sorted({ending for method in METHODS for ending in (*method.needs, *method.takes)}, key=len, reverse=True)
+    others: list[str] = []
     for name in names:
-        if ending := next((ending for ending in endings if name.endswith(ending)), None):
+        ending = next((ending for ending in _ENDINGS if name.endswith(ending)), None)
+        if ending is None:
+            others.append(name)
+        else:
             beside[name.removesuffix(ending)][ending] = name
+    factors: dict[str, list[str]] = defaultdict(list)  # module -> tensors beside its codes that no way takes
+    for name in others:
+        if _FACTOR.search(name.rpartition(".")[2]):
+            factors[name.rpartition(".")[0].removesuffix(".weight")].append(name)
+        elif info(name).dtype.startswith("float8") and len(info(name).shape) > 1:
+            beside[name] = {"": name}
     coded = {}
     for module, stored in beside.items():
-        for method in METHODS:
-            if set(method.needs) <= set(stored):
-                names_of = {ending: stored[ending] for ending in (*method.needs, *method.takes) if ending in stored}
-                parts = Parts(names_of, settings, info, read)
-                if method.fits(parts):
-                    coded[module + method.suffix] = Coded(method, parts)
-                    break
+        said = declared.of(module)
+        way, refused = _way(stored, said, declared.places, info, read)
+        if way is None:
+            continue
+        unread = [name for name in factors[module] if not _OF_ACTIVATIONS.match(name.rpartition(".")[2])]
+        if unread and not refused:
+            refused = DeclarationError(f"{unread[0]} stands beside it and is not read; {_ORIGINAL}")
+        beside_it = {name: name for name in factors[module]}
+        parts = _parts(way, stored, said, info, read)
+        coded[module + (way.suffix if "" not in stored else "")] = Coded(
+            way, parts._replace(names={**parts.names, **beside_it}), refused
+        )
     return coded
+
+
+_ORIGINAL = "give the checkpoint that it was made from"
+
+
+def _parts(
+    way: Way,
+    stored: Mapping[str, str],
+    said: Declaration,
+    info: Callable[[str], TensorInfo],
+    read: Callable[[str, range | None], NDArray[np.uint8]],
+) -> Parts:
+    names = {ending: stored[ending] for ending in (*way.needs, *way.takes) if ending in stored}
+    return Parts(names or dict(stored), said, info, read)
+
+
+def _way(
+    stored: Mapping[str, str],
+    said: Declaration,
+    places: Sequence[str],
+    info: Callable[[str], TensorInfo],
+    read: Callable[[str, range | None], NDArray[np.uint8]],
+) -> tuple[Way | None, DeclarationError | None]:
+    """Return how the tensors of a module are coded, and why that is not read; None where they are no codes."""
+    possible = [way for way in WAYS if set(way.needs) <= set(stored)]
+    plain = [ending for ending in ("", ".weight") if ending in stored]
+    kept = info(stored[plain[0]]) if plain else None
+    if not possible:
+        if kept is None or len(kept.shape) < 2 or kept.dtype in PLAIN:
+            return None, None
+        return _BARE, DeclarationError(_bare(kept, places))
+    try:
+        if said.uncoded:
+            raise DeclarationError(
+                f"{said.uncoded} says that it is not coded, and its tensors are codes; remove that entry if it is"
+            )
+        fitting = [way for way in possible if way.fits(_parts(way, stored, said, info, read))]
+        if not fitting and kept is not None and kept.dtype in PLAIN:
+            return None, None  # numbers as they are, and scales that training or a calibration left
+        method = said.get("method") or ""
+        if way := next((way for way in fitting if method in way.declared), None):
+            return way, None
+        first = (fitting or possible)[0]
+        if not method:
+            said.need("method")
+        kept_as = f"{first.needs[0].strip('.')} ({info(stored[first.needs[0]]).dtype})"
+        known = any(method in way.declared for way in WAYS)
+        why = f"and its {kept_as} is none of that as it is read here" if known else "a way of coding that is not read"
+        return first, DeclarationError(f"{said.where('method')}, {why}; {_ORIGINAL}")
+    except DeclarationError as error:
+        return possible[0], error
+
+
+def _bare(kept: TensorInfo, places: Sequence[str]) -> str:
+    where = f"{places[0]} names no scale that is read" if places else "nothing declares its scales"
+    return f"it holds {kept.dtype} and no scale that is known ({where}); {_ORIGINAL}"

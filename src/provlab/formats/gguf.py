@@ -35,7 +35,7 @@ _UNKNOWN_KIND = re.compile(r"(\d+)\)? is not a valid GGMLQuantizationType")  # i
 _DAMAGE = (ValueError, KeyError, IndexError, TypeError, ArithmeticError, EOFError, OSError, struct.error)
 
 #: architecture in the file -> ``model_type`` of transformers; Mistral's models are llama here, and Mixtral with experts
-_ALIKE = "llama qwen2 qwen3 gemma gemma2 olmo2 phi3 granite smollm3 starcoder2 nemotron"
+_ALIKE = "llama qwen2 qwen3 gemma gemma2 olmo2 phi3 granite smollm3 starcoder2 nemotron olmoe exaone4 glm4"
 _TYPES = {kind: kind for kind in _ALIKE.split()} | {"command-r": "cohere"}
 _TYPES |= {"gemma3": "gemma3_text", "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe"}
 _MUST = {
@@ -61,10 +61,16 @@ _MAY = {
 #: architectures whose converter re-orders rows; projections of which it does -> the key of how many heads they have
 _REORDERED = ("llama", "granite", "smollm3")
 _HEADS = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}
+#: architectures of which some models have blocks whose attention reaches less far, and some none
+_SLIDING = ("olmo2", "exaone4")
 #: divisors of the frequencies of rotary positions, which are no weight -> of which texts, by their length
 _ROTATIONS = {"rope_freqs.weight": "", "rope_factors_short.weight": "short", "rope_factors_long.weight": "long"}
 #: what chooses experts, which the table of architectures mostly leaves out
 _ROUTERS = ("mlp.gate.weight", "mlp.shared_expert_gate.weight")
+
+
+class _Unread(ValueError):
+    """What a whole file says that is not read: the sentence goes on with ``which is not read from GGUF``."""
 
 
 class _Place(NamedTuple):
@@ -102,6 +108,10 @@ class GgufFile:
             self._read_header(parts_of(file, source.names()))
         except ImportError as error:
             raise CheckpointError(f"{self._label} is read by the package gguf; pip install 'provlab[gguf]'") from error
+        except _Unread as error:
+            raise CheckpointError(
+                f"{self._label} {error}, which is not read from GGUF; give the checkpoint that it was made from"
+            ) from error
         except _DAMAGE as error:
             if kind := _UNKNOWN_KIND.search(str(error)):
                 raise CheckpointError(
@@ -272,7 +282,7 @@ def _number(reader: "gguf.GGUFReader", key: str, *kinds: type) -> Any:
     value = _value(reader, key)
     if isinstance(value, list) and value:
         if any(entry != value[0] for entry in value):
-            raise ValueError(f"blocks differ in {key}")
+            raise _Unread(f"has blocks that differ in {key}")
         value = value[0]
     if value is not None and (type(value) not in (kinds or (int, float)) or not 0 <= value < math.inf):
         raise ValueError(f"it gives no number for {key}")
@@ -283,6 +293,8 @@ def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, .
     """Write ``config.json`` from the file's description; transformers' defaults fill the rest."""
     experts = _number(reader, f"{kind}.expert_count", int)
     model_type = "mixtral" if kind == "llama" and experts else _TYPES[kind]
+    if kind == "olmo2" and _number(reader, "olmo2.attention.sliding_window"):
+        model_type = "olmo3"  # the same weights
     config: dict[str, Any] = {"architectures": [class_of(model_type)], "model_type": model_type, "pad_token_id": None}
     if experts:  # of which llama.cpp itself divides what Qwen 3's routers give by its sum
         config |= {"num_experts": experts, "num_local_experts": experts, "norm_topk_prob": kind == "qwen3moe"}
@@ -296,6 +308,10 @@ def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, .
         config |= dict.fromkeys(("layer_norm_eps", "norm_epsilon", "norm_eps"), epsilon)
     if scale := _number(reader, f"{kind}.logit_scale"):  # by which Granite divides, and Cohere multiplies
         config |= {"logits_scaling": scale, "logit_scale": scale}
+    if drafts := _number(reader, f"{kind}.nextn_predict_layers", int):
+        raise _Unread(f"counts {drafts} draft blocks among its own")
+    if _value(reader, f"{kind}.rope.dimension_sections"):
+        raise _Unread("turns its queries by the places of pictures")
     if config["num_hidden_layers"] > len(shapes):
         raise ValueError("it promises more blocks than it has tensors")
     if experts and shapes.get("blk.0.ffn_up_exps.weight", (0,))[0] != experts:
@@ -322,6 +338,12 @@ def _config(reader: "gguf.GGUFReader", kind: str, shapes: dict[str, tuple[int, .
         config["rope_scaling"] = {"rope_type": scaling, "factor": float(factor)}
         if scaling == "yarn" and length:
             config["rope_scaling"]["original_max_position_embeddings"] = length
+    if kind in _SLIDING:
+        config["sliding_window"] = config.get("sliding_window") or None
+        which = _value(reader, f"{kind}.attention.sliding_window_pattern")
+        slides = which if isinstance(which, list) else [False] * config["num_hidden_layers"]
+        if isinstance(which, list) or not config["sliding_window"]:
+            config["layer_types"] = [f"{'sliding' if some else 'full'}_attention" for some in slides]
     if kind == "phi3":
         config["original_max_position_embeddings"] = length or config.get("max_position_embeddings")
     return config

@@ -28,7 +28,7 @@ from provlab.reading.held import once
 from provlab.reading.language import inferred, no_tokens
 from provlab.reading.local import LocalFiles
 from provlab.reading.steps import SharedRun
-from provlab.reading.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
+from provlab.reading.weights import CONFIG, WeightFiles, read_json, side_files, tokenizer_files
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Checkpoint:
     @cached_property
     def _weights(self) -> WeightFiles:
         """The tensors, with codes and scales put together if there are any."""
-        if self._merged or not any(map(SCALES.search, self._as_stored.tensor_names)):
+        if self._merged or not self._as_stored.may_be_codes:
             return self._as_stored
         codes = plugins.reader("codes", self.source)
         weights: WeightFiles = codes.CodedWeights(self._files, self._as_stored.config, allow_pickle=True)

@@ -12,6 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from provlab.reading import declared
 from provlab.reading.files.pickle_names import pickles
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ _CODES = {
     ".scale_weight": "fp8 with scales",
     ".scales": "MLX",
     "_blocks": "MXFP4",
+    "_qdata": "torchao",
+    ".W_q": "HQQ",
+    ".codebooks": "AQLM",
 }
 #: how pickles begin, and the archives in which torch puts them
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x04")
@@ -104,13 +108,15 @@ def codes(names: Iterable[str], config: Mapping[str, Any], integers: Iterable[st
     integers
         Names of weights whose numbers are integers.
     """
-    settings = config.get("quantization_config") or config.get("quantization") or {}
-    method = settings.get("quant_method") if isinstance(settings, Mapping) else None
+    said = declared.Declared(config)
+    method = None
+    with suppress(declared.DeclarationError):
+        method = said.of("").get("method")
     signs = [(name, tool) for ending, tool in _CODES.items() for name in names if name.endswith(ending)]
     signs += [(name, "integers") for name in integers]
     if not signs and not method:
         return None
-    name, tool = signs[0] if signs else ("quantization_config", "")
+    name, tool = signs[0] if signs else (said.places[0], "")
     return (
         f"its weights are codes of a quantised copy ({method or tool}; {name}) in a layout that is not read; "
         "give the checkpoint that it was made from, or de-quantise it and save that"

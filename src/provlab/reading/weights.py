@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
-from provlab.reading import diagnose
+from provlab.reading import declared, diagnose
 from provlab.reading.architectures import described, family_of, sees
 from provlab.reading.counting import count_bytes
 from provlab.reading.files.container import FORMATS, Container, TensorInfo, parts_of, sets_of
@@ -41,7 +41,7 @@ _IN_BLOCK = re.compile(r"\.\d+\.")
 #: what adapters put before all names
 _BEFORE = "base_model.model."
 #: names of the tensors without which codes mean nothing
-SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
+_SCALES = re.compile(r"[._](scales?|SCB|absmax|weight_scale|weight_scale_inv|scale_weight)$")
 _AT_ONCE = 2**18  # bytes of a tensor that are searched for NaN and Inf, and turned into float32, at a time
 #: how the names of files begin from which transformers makes a tokenizer
 _OF_TOKENIZERS = (
@@ -275,6 +275,14 @@ class WeightFiles:
     def plain(self) -> bool:
         """Whether transformers reads the files as they are read here: safetensors without codes."""
         return self.format == FORMATS[0]
+
+    @cached_property
+    def may_be_codes(self) -> bool:
+        """Whether a tensor, by its name or dtype, may belong to a weight that is stored as codes and scales."""
+        infos = ((name, self.info(name)) for name in self._places)
+        return any(
+            _SCALES.search(name) or declared.looks_coded(name, info.dtype, len(info.shape)) for name, info in infos
+        )
 
     @property
     def stored(self) -> list[str]:
