@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from provlab import machine, plugins
 from provlab.errors import CheckpointError, InputError, one_line
 from provlab.files import cache_dir, sha256_file
-from provlab.reading import beside, diagnose, part, sources
-from provlab.reading.architectures import headless, sees
+from provlab.reading import beside, diagnose, part, sources, tying
+from provlab.reading.architectures import sees
 from provlab.reading.counting import count_bytes
 from provlab.reading.files.container import is_weights
 from provlab.reading.held import once
-from provlab.reading.language import inferred, no_tokens
+from provlab.reading.language import headless, inferred, no_tokens
 from provlab.reading.local import LocalFiles
 from provlab.reading.steps import SharedRun
 from provlab.reading.weights import CONFIG, SCALES, WeightFiles, read_json, side_files, tokenizer_files
@@ -161,6 +161,8 @@ class Checkpoint:
         first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
         if read := self._headless(first):
             yield f"The weights of {self.name} are those of {read}: the head of {first} is not there."
+        if contradiction := tying.declared(self.config).note:
+            yield f"config.json of {self.name} {contradiction}."
         for key, value in no_tokens(self.config).items():
             rows = self.config.get("vocab_size")
             yield (
@@ -264,7 +266,7 @@ class Checkpoint:
         Where the config has none, it is inferred from ``model_type`` and tensors.
         """
         named = self.config.get("architectures")
-        if named is None and (architecture := inferred(self.config, self.tensor_names)):  # few leave it out
+        if named in (None, []) and (architecture := inferred(self.config, self.tensor_names)):  # few leave it out
             return architecture
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
@@ -346,6 +348,11 @@ class Checkpoint:
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here: safetensors without codes."""
         return self._weights.plain
+
+    @property
+    def written_by(self) -> str:
+        """The program that the header of the weights names: pt, mlx, ...; "" if none."""
+        return self._weights.written_by
 
     @property
     def renamed(self) -> dict[str, str]:

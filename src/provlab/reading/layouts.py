@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from provlab import plugins
+from provlab.reading import tying
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
 from provlab.reading.architectures import Architecture, layouts
 from provlab.reading.part import EMBEDDING, PLACE, Part, in_blocks
@@ -44,7 +45,7 @@ def by_tensors(
     for name, architecture in layouts():
         if not _fits(checkpoint.tensor_names, architecture):
             continue
-        if config.get("tie_word_embeddings") is False:
+        if not tying.declared(checkpoint.config).tied:
             architecture = _beheaded(checkpoint.tensor_names, architecture)
         try:
             anatomy = compared(checkpoint, name, architecture, config)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
 from provlab.reading import diagnose
-from provlab.reading.architectures import described, family_of, sees
+from provlab.reading.architectures import described, family_of, places, sees
 from provlab.reading.counting import count_bytes
 from provlab.reading.files.container import FORMATS, Container, TensorInfo, parts_of, sets_of
 from provlab.reading.files.dtypes import itemsize, values
@@ -99,8 +99,7 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
         architecture = described(named[0])
     except UnknownArchitectureError:
         return ""
-    embedding = architecture.parts[0].name
-    met = [name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}")]
+    met = places(architecture, names)
     _refuse_two(met, names)
     before = next(iter(met), "").removesuffix(architecture.prefix)
     if before and not before.endswith(".") and architecture.prefix != "model.":
@@ -280,6 +279,11 @@ class WeightFiles:
     def stored(self) -> list[str]:
         """The kinds of codes as which weights are stored, sorted; empty where all are stored as they are."""
         return sorted({info.stored for container in self._opened.values() for info in container.header.values()} - {""})
+
+    @property
+    def written_by(self) -> str:
+        """The program that the first file's header names: pt, mlx, ...; "" if none."""
+        return str(getattr(self._container(self.files[0]), "written_by", ""))
 
     def header(self, file: str) -> Mapping[str, TensorInfo]:
         """Shapes and dtypes of the tensors in one file, by their names there.
