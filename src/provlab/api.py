@@ -11,6 +11,7 @@ from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
 from provlab.reading.checkpoint import Checkpoint, identical
+from provlab.reading.coverage import coverage
 from provlab.report.comparison import Comparison
 from provlab.report.family import check_primary
 from provlab.report.views import describe
@@ -30,6 +31,7 @@ def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, An
             "blocks": model.anatomy.n_blocks,
             "width": model.anatomy.width,
             "gated": model.anatomy.gated,
+            "coverage": coverage(model.checkpoint, model.anatomy),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
         | ({"lent_ids": model.checkpoint.tokenizer_digest is None} if lent else {})

@@ -38,7 +38,8 @@ class Test:
     evidence : str
         What agrees where it rejects: "units" in any order, an "order", or "rows".
     reads : frozenset of str
-        What a disguise of this pair may spoil: "text", and "places" where only blocks of one index met.
+        What a disguise of this pair may spoil: "text", "places" where only blocks of one index met, and "parts", since
+        no test reads tensors without a role.
     log10_p, reach : float
         Its p, and the smallest that it could have been on this pair; both corrected over the tests read together.
     """
