@@ -5,6 +5,7 @@ by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from provlab import machine, plugins
 from provlab.errors import CheckpointError, InputError, one_line
-from provlab.files import cache_dir, sha256_file
+from provlab.files import cache_dir, digest, sha256_file
 from provlab.reading import beside, diagnose, part, sources, tying
 from provlab.reading.architectures import sees
 from provlab.reading.counting import count_bytes
@@ -49,7 +50,9 @@ def register_scheme(scheme: str, resolver: Callable[..., Path]) -> None:
 
 
 def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
-    """Whether checkpoints are one, byte for byte: where their hashes say so, files on this machine are hashed again.
+    """Whether checkpoints are one, byte for byte.
+
+    Where their hashes say so, of files or of tensors, files on this machine are hashed again.
 
     Raises
     ------
@@ -57,13 +60,14 @@ def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
         A file is not the one that its remembered hash belongs to.
     """
     models = list(checkpoints)
-    if len({model.digest for model in models}) > 1:
+    same, contents = len({model.digest for model in models}) == 1, {model.content for model in models}
+    if not same and (len(contents) > 1 or contents == {None}):
         return False
     for model in models:
         for name in filter(model._files.here, model._decisive):
             if sha256_file(path := model._files.path(name)) != model._files.sha256(name):
                 raise CheckpointError(f"{path} changed unseen since it was hashed; delete {cache_dir() / 'hashes'}")
-    return True
+    return same
 
 
 def _hashes(files: "Files", names: list[str]) -> list[str]:
@@ -289,6 +293,24 @@ class Checkpoint:
         lines = [f"{name} {sha256}\n" for name, sha256 in hashes]
         lines += [f"part {self.piece}\n"] if self.piece else []
         return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @cached_property
+    def content(self) -> str | None:
+        """Hex SHA-256 over name, dtype, shape and SHA-256 of the bytes of each tensor, in the order of the names.
+
+        Two models whose tensors are the same have one, whatever order, shards or metadata their files have. None where
+        the files are no safetensors, are not all on this machine, or were read in part.
+        """
+        weights = self._as_stored
+        if self._merged or self.piece or (hashes := weights.hashes()) is None:
+            return None
+        infos = {name: weights.info(name) for name in hashes}
+        return digest([[name, infos[name].dtype, infos[name].shape, hashes[name]] for name in sorted(hashes)])
+
+    @property
+    def config_digest(self) -> str:
+        """Hex SHA-256 of the config, whatever the order of its keys and the spaces between them."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def tokenizer_digest(self) -> str | None:

@@ -38,7 +38,7 @@ from provlab.reading import asking
 from provlab.reading.asking import NoRanges, OtherLength, Unreachable, endpoint
 from provlab.reading.files.container import is_weights, parts_of
 from provlab.reading.files.pickle_names import PICKLES
-from provlab.reading.local import hub_cache, remembered_sha256
+from provlab.reading.local import hashed, hub_cache, remembered_sha256
 from provlab.reading.weights import side_files
 
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?P<inside>(?:/\w[\w.-]*)*)(?:@(?P<revision>[\w./-]+))?")
@@ -365,6 +365,10 @@ class HubFiles:
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
         return self._listed(name).sha256 or remembered_sha256(self.path(name))
+
+    def tensor_hashes(self, name: str) -> dict[str, str] | None:
+        """Hex SHA-256 of the bytes of each tensor in a file; None where it is no safetensors, or not on this machine."""
+        return hashed(self.path(name)).tensors if self.here(name) else None
 
     def hash_known(self, name: str) -> bool:
         """Whether `sha256` reads no file: the hub lists the hashes."""

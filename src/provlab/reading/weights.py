@@ -335,6 +335,15 @@ class WeightFiles:
             return torch.empty(info.shape, dtype=getattr(torch, info.dtype))
         return torch.from_numpy(content).view(getattr(torch, info.dtype)).reshape(info.shape)
 
+    def hashes(self) -> dict[str, str] | None:
+        """Hex SHA-256 of the bytes of each tensor in the files, by its usual name; None where that is not known."""
+        if self.format.reader != FORMATS[0].reader:
+            return None
+        of_files = {file: self._source.tensor_hashes(file) for file in self.files}
+        if any(hashes is None for hashes in of_files.values()):
+            return None
+        return {usual: (of_files[file] or {})[name] for usual, (file, name) in self._places.items()}
+
     def _read(self, name: str, rows: range | None = None) -> tuple[NDArray[np.uint8], TensorInfo]:
         """Read the bytes of one tensor, or of some rows of it, and count them."""
         content, info = self._content(name, rows), self.info(name)

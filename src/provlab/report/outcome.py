@@ -87,6 +87,7 @@ class PairEvidence:
             beside=self.beside,
             kin=self.kin,
             same=self.same_function,
+            equal=a.get("content") is not None and a["content"] == b.get("content"),
             identical="digest" in a and a["digest"] == b.get("digest"),
         )
 
