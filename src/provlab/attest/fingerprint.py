@@ -99,7 +99,11 @@ class Fingerprint:
             raise NotComparableError(f"{source} has nothing that a shelf keeps; compare it by provlab compare")
         up, second = (_half(rows) for rows in hidden)
         written = _written(model)[: len(up)] if len(up) else np.empty(0, np.float32)
-        about: dict[str, Any] = {"width": anatomy.width, "sorted_by": order_of_units, "content": checkpoint.content or ""}
+        about: dict[str, Any] = {
+            "width": anatomy.width,
+            "sorted_by": order_of_units,
+            "content": checkpoint.content or "",
+        }
         return cls(source, checkpoint.digest, up, second, written, **kept, **about)
 
     def write(self, shelf: Path) -> Path:

@@ -26,7 +26,7 @@ from provlab.reading.architectures import (
     without_mlps,
 )
 from provlab.reading.language import language_part
-from provlab.reading.layouts import by_tensors
+from provlab.reading.layouts import by_tensors, part_instead
 from provlab.reading.part import LANGUAGE
 from provlab.reading.roles import Anatomy, Tensor, TensorPart, Tensors, Weights
 
@@ -60,7 +60,14 @@ def of(checkpoint: Tensors) -> Anatomy:
         if without_mlps(name):
             raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
         return by_tensors(checkpoint, config, _compared, UnknownArchitectureError(f"{checkpoint.name}: {error}"))
-    return _compared(checkpoint, name, architecture, config)
+    try:
+        return _compared(checkpoint, name, architecture, config)
+    except OtherShapeError as error:
+        raise OtherShapeError(f"{error}{part_instead(checkpoint)}") from None
+
+
+class OtherShapeError(InvalidWeightsError):
+    """A tensor has another shape than the config says."""
 
 
 def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config: Mapping[str, Any]) -> Anatomy:
@@ -218,7 +225,11 @@ def _usual(name: str, architecture: Architecture) -> str:
 
 
 def _measured(
-    checkpoint: Tensors, name: str, part: Row, place: tuple[int | None, int | None, str], lengths: tuple[dict[str, int], dict[str, int]]
+    checkpoint: Tensors,
+    name: str,
+    part: Row,
+    place: tuple[int | None, int | None, str],
+    lengths: tuple[dict[str, int], dict[str, int]],
 ) -> TensorPart:
     """Compare a tensor's shape with the config.
 
@@ -249,7 +260,7 @@ def _measured(
         _refuse_codes(checkpoint)
         grown = "vocab" in segments[0].axes and len(shape) == len(expected) and shape[1:] == expected[1:]
         tokens = f"where tokens were added or cut away, set vocab_size there to {shape[0]}; else " if grown else ""
-        raise InvalidWeightsError(
+        raise OtherShapeError(
             f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; {tokens}give the config "
             "and the weights of one model"
         )

@@ -192,7 +192,10 @@ def _in_table(name: str) -> Architecture:
     row = {key: value for key, value in _rows()[name].items() if key != "classes"}
     try:
         parts = tuple(_parts(row.pop("parts")))
-        several: dict[str, Any] = {"aliases": tuple(row.pop("aliases", {}).items()), "instead": tuple(row.pop("instead", ()))}
+        several: dict[str, Any] = {
+            "aliases": tuple(row.pop("aliases", {}).items()),
+            "instead": tuple(row.pop("instead", ())),
+        }
         return Architecture(parts, **several, **row)
     except (KeyError, TypeError, ValueError) as error:  # an unknown role or group, key or mark; no roles
         raise ValueError(f"architectures.toml, {name}: {error}") from error

@@ -337,7 +337,7 @@ class Checkpoint:
     @cached_property
     def _decisive(self) -> list[str]:
         """Names of the files that decide which model this is: the weights, and the config where there is one."""
-        return sorted({CONFIG, *self._as_stored.files} & self._files.names())
+        return sorted({*({CONFIG} & self._files.names()), *self._as_stored.files})
 
     @cached_property
     def rival(self) -> str:

@@ -211,8 +211,10 @@ class WeightFiles:
         self.index = () if self._map is None else (first,)
         self.files = tuple(parts_of(first, names) if self._map is None else sorted({*self._map.values()}))
         for name in self.files:
-            if name not in names:
-                raise CheckpointError(f"{source.label}: {first} needs {name}, which is missing; copy it again")
+            root = getattr(source, "root", None)  # a folder on this machine, where shards may lie further down
+            if name not in names and not ("/" in name and root and (root / name).is_file()):
+                further = ", or download the whole folder and give that" * ("/" in name and root is None)
+                raise CheckpointError(f"{source.label}: {first} needs {name}, which is missing; copy it again{further}")
         if config is None and (config := self._container(self.files[0]).config) is None:
             raise _unreadable(source, CONFIG)
         self.config = config
@@ -377,7 +379,8 @@ def _weight_map(source: "Files", index: str) -> dict[str, str]:
     for tensor, shard in table.items():
         if not isinstance(shard, str) or not shard:
             raise CheckpointError(f"{source.label}: {index} gives no file name for {tensor}; copy it again")
-        if shard != PurePosixPath(shard).name or "\\" in shard or shard == "..":
+        place = PurePosixPath(shard)  # a folder further down is in the folder
+        if place.is_absolute() or ".." in place.parts or "\\" in shard or str(place) != shard:
             raise CheckpointError(
                 f"{source.label}: {index} points outside the folder, to {shard!r}; do not trust this checkpoint"
             )

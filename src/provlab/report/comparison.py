@@ -101,7 +101,13 @@ class Comparison(Tested):
         if not differing:
             return []
         rows = [
-            (row["role"], row["where"] or "all", f"{row['share']:.1%}", f"{row['differing']:.1%}", f"{row['relative']:.3g}")
+            (
+                row["role"],
+                row["where"] or "all",
+                f"{row['share']:.1%}",
+                f"{row['differing']:.1%}",
+                f"{row['relative']:.3g}",
+            )
             for row in differing
         ]
         alike = [row["role"] for row in self.changes if not row["differing"]]

@@ -21,7 +21,19 @@ from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
 from provlab.report.card import joined
-from provlab.report.decide import EQUAL, IDENTICAL, NOT_REJECTED, ORDER, OUTCOMES, REJECTED, ROWS, SAME, UNTESTED, Test, seen
+from provlab.report.decide import (
+    EQUAL,
+    IDENTICAL,
+    NOT_REJECTED,
+    ORDER,
+    OUTCOMES,
+    REJECTED,
+    ROWS,
+    SAME,
+    UNTESTED,
+    Test,
+    seen,
+)
 from provlab.report.family import LEVEL, FamilyOfTests, why_none
 from provlab.report.outcome import ALIKE, PLACES, RELATED_STREAM, PairEvidence, reads_text
 from provlab.statistics import flaws
@@ -32,7 +44,9 @@ WORDS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("words
 #: labels of a card, in their order; its first line and its table say what [answer] and [tested] do
 LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: outcome -> its key in the table of words
-KEYS = dict(zip(OUTCOMES, ("identical", "equal", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True))
+KEYS = dict(
+    zip(OUTCOMES, ("identical", "equal", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True)
+)
 NAMES = {key: outcome for outcome, key in KEYS.items()}
 #: agreeing units of related models of the zoo write this share of the output of either, and more
 LEAST_OF_KIN: float = quoted("joined").numbers["least"]

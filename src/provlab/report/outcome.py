@@ -123,7 +123,9 @@ class PairEvidence:
         """Models with hidden units that no test reads, as many as in a whole block: name -> their numbers by place."""
         counts = {str(model.get("name")): model.get("coverage") or {} for model in self.models}
         return {
-            name: of["hidden"] for name, of in counts.items() if of and sum(of["hidden"].values()) >= max(of["block"], 1)
+            name: of["hidden"]
+            for name, of in counts.items()
+            if of and sum(of["hidden"].values()) >= max(of["block"], 1)
         }
 
     @property

@@ -88,6 +88,9 @@ def rounded_log_probs(
             return output
         drawn = torch.randn(output.shape, generator=generator, device=output.device, dtype=torch.float32)
         size = output.float().square().mean(dim=-1, keepdim=True).sqrt()
+        if not size.isfinite().all():  # numbers whose squares float32 does not hold: as parts of the largest
+            peak = output.float().abs().amax(dim=-1, keepdim=True).clamp_min(1.0)
+            size = peak * (output.float() / peak).square().mean(dim=-1, keepdim=True).sqrt()
         return (output.float() + unit * size * drawn).to(output.dtype)
 
     with ExitStack() as hooks:
