@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_models
 
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.reading.checkpoint import Checkpoint
@@ -151,3 +152,17 @@ def test_places_of_tokens(models, text):
     assert len(set(places.tolist())) == 8
     two = np.flatnonzero(begin == 10)[-2:]
     assert within[two].tolist() == [0, 1]
+
+
+def test_one_tokenizer_that_two_kinds_of_model_cut_unlike_is_read_where_both_agree(models, options, tmp_path):
+    """transformers goes by the model's kind: it gives a Qwen2 another step before the pairs of bytes."""
+    path = Path(shutil.copytree(models["tuned"], tmp_path / "tuned"))
+    tiny_models.edit_json(path / "config.json", lambda config: config.update(model_type="qwen2"))
+    sources = [models["base"], str(path)]
+    checkpoints = [Model.open(source) for source in sources]
+    assert len({model.checkpoint.tokenizer_digest for model in checkpoints}) == 1
+    cuts = [model.checkpoint.cut(options.text)[1] for model in checkpoints]
+    assert cuts[0] != cuts[1]
+    (record,) = run_pairs(open_models(sources), ["phi_match"], options, progress=False)
+    assert record.error is None
+    assert record.outcome.log10_p < -100

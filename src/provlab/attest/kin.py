@@ -127,8 +127,8 @@ class Kin(views.Report):
     source, digest
         The model.
     tests
-        For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``same`` (whether it is this very model,
-        by files or by tensors; "" if not), ``test``, ``log10_p``,
+        For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``same`` (whether it is this very
+        model, by files or by tensors; "" if not), ``test``, ``log10_p``,
         ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
     nearest
         The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see

@@ -166,7 +166,7 @@ def _name_embedding(
 
     That is the head in what safetensors writes of a tied model, and the decoder's own in some copies of T5.
     """
-    (prefix, outer), usual = before, architecture.parts[0].name
+    prefix, usual = before[0], architecture.parts[0].name
     if prefix + usual in left:
         return
     heads = [part.name for part in architecture.parts if part.segments[0].role == "head"] if declared.tied else []

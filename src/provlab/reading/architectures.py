@@ -8,7 +8,6 @@ Axes carry symbolic names. Two axes with the same name are indexed by the same u
 (``key`` has fewer with grouped queries), ``head`` one head.
 """
 
-import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace

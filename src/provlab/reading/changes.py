@@ -69,9 +69,10 @@ def changes(a: Weights, b: Weights, one: Anatomy, other: Anatomy) -> tuple[dict[
     Returns
     -------
     tuple of dict
-        One for each role of which any tensor was compared, the largest change first; one that holds NaN or Inf is not: ``role``; ``share`` of the first
+        One for each role of which any tensor was compared, the largest change first: ``role``; ``share`` of the first
         model's weights; share of numbers ``differing``, of those that were read; ``relative``, the length of the change
         by that of the first model's tensors; ``where`` anything differs, in words, empty where that is everywhere.
+        Tensors that hold NaN or Inf are left out.
     """
     total = sum(math.prod(a.shape(name)) for name in a.tensor_names)
     sums: dict[str, _Sum] = {}
@@ -106,7 +107,7 @@ def _pairs(
             yield role, part.block, bool(part.experts), (part.name, theirs[key].name)
     named = {part.name for part in (*one.parts, *other.parts)}
     for name in sorted({*a.tensor_names} & {*b.tensor_names} - named):
-        if a.shape(name) == b.shape(name) and math.prod(a.shape(name)):
+        if a.shape(name) == b.shape(name) and 0 not in a.shape(name):
             yield "no role", None, False, (name, name)
 
 

@@ -367,7 +367,7 @@ class HubFiles:
         return self._listed(name).sha256 or remembered_sha256(self.path(name))
 
     def tensor_hashes(self, name: str) -> dict[str, str] | None:
-        """Hex SHA-256 of the bytes of each tensor in a file; None where it is no safetensors, or not on this machine."""
+        """Hex SHA-256 of the bytes of each tensor in a file here; None where it is no safetensors."""
         return hashed(self.path(name)).tensors if self.here(name) else None
 
     def hash_known(self, name: str) -> bool:

@@ -29,7 +29,7 @@ _SMALL = 2**24  # bytes of a file that is hashed also where only some units are 
 
 
 class Hashes(NamedTuple):
-    """Hex SHA-256 of a file, and of the bytes of each tensor in it, by its name there; None where it is no safetensors."""
+    """Hex SHA-256 of a file, and of the bytes of each tensor in it by name; None where it is no safetensors."""
 
     sha256: str
     tensors: dict[str, str] | None
@@ -65,7 +65,7 @@ def _tensors(path: Path) -> dict[str, tuple[int, int]] | None:
     try:
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(length)) if length <= min(_HEADER, path.stat().st_size) else None
+            header = json.loads(stream.read(length)) if length <= min(_HEADER, path.stat().st_size) else []
         ends = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
         return {name: (8 + length + int(start), 8 + length + int(end)) for name, (start, end) in ends.items()}
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):

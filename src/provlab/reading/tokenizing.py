@@ -162,8 +162,8 @@ def usable_tokenizer(source: str, files: Sequence[str] = ()) -> Iterator[None]:
             raise
         if "trust_remote_code" in str(error):
             raise CheckpointError(
-                f"{source} has no usable tokenizer: it is made by code of its own, which is never run; put a tokenizer.json "
-                "beside its files, as save_pretrained of a fast tokenizer writes it"
+                f"{source} has no usable tokenizer: it is made by code of its own, which is never run; put a "
+                "tokenizer.json beside its files, as save_pretrained of a fast tokenizer writes it"
             ) from error
         if isinstance(error, KeyError):
             error = ValueError(f"a file of it lacks {error}; copy it again")

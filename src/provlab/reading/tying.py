@@ -78,7 +78,7 @@ def _of_level(level: str, kind: str, stated: bool | None) -> Tying:
         return Tying(stated, f"{level} says {KEY}: {str(stated).lower()}")
     if not _known(kind):
         return Tying(None, f"{level} has no {KEY}")
-    tied = plain(kind) not in _table()["untied"]
+    tied = not any(plain(kind) in kinds for key, kinds in _table().items() if key != "tied")
     return Tying(tied, f"{level} has no {KEY}, which is {str(tied).lower()} for {kind}")
 
 

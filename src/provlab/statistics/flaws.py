@@ -25,8 +25,8 @@ class Flaw:
     cost
         To the adversary; "" for none.
     spoils, closed
-        Of a disguise that hides from all tests that read this ("text", "places" or "parts"), whatever their names: what it
-        spoils, and how it is shut out.
+        Of a disguise that hides from all tests that read this ("text", "places" or "parts"), whatever their names:
+        what it spoils, and how it is shut out.
     blocks
         The fewest that a model has which is disguised so.
     """
