@@ -37,7 +37,7 @@ def _differing(kinds):
                 config = level | own
                 try:
                     theirs = _theirs(kind, **config)
-                except Exception:  # noqa: BLE001, S112  a class that wants more than this
+                except Exception:  # noqa: BLE001  a class that wants more than this
                     continue
                 if theirs is None and "text_config" in config:
                     continue  # it leaves that to the model inside

@@ -15,7 +15,7 @@ from provlab.reading.roles import Anatomy, Tensors
 
 #: words in the names of modules that mix tokens, whose matrices look like an MLP's by their shapes
 _MIXING = re.compile(
-    r"attn|attention|(^|\.)[qkvo]_proj|mamba|ssm|conv|temporal|recurrent|retention|time_mix|delta|lightning|linear_x",
+    r"attn|attention|(^|\.)[qkvo]_proj|mamba|ssm|conv|temporal|recurrent|retention|time_mix|delta|lightning|linear_x|_integer$",
     re.IGNORECASE,
 )  # fmt: skip
 #: roles of MLPs, and of their experts

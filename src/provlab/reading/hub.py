@@ -345,7 +345,7 @@ class HubFiles:
             start = self._part(name, 0, min(size, _START, max(8, size >> 11)))  # of a small file a small part
             length = 8 + int.from_bytes(start[:8].tobytes(), "little")
             if length > min(size, _MAX_HEADER + 8):
-                raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
+                raise CheckpointError(f"{self.label}: {name} has no header of safetensors; give another revision")
             return start[:length] if length <= len(start) else self._part(name, 0, length)
         return None
 

@@ -382,7 +382,8 @@ def _weight_map(source: "Files", index: str) -> dict[str, str]:
         place = PurePosixPath(shard)  # a folder further down is in the folder
         if place.is_absolute() or ".." in place.parts or "\\" in shard or str(place) != shard:
             raise CheckpointError(
-                f"{source.label}: {index} points outside the folder, to {shard!r}; do not trust this checkpoint"
+                f"{source.label}: {index} points outside the folder, to {shard!r}, and files in it alone are read; "
+                "put that file into the folder, and its name there into the index"
             )
     return table
 
