@@ -1,8 +1,9 @@
 """Configs that contradict their weights, or themselves: read as transformers reads them, or refused; never otherwise.
 
 ``python benchmarks/contradictions.py [--n 1000] [--seed 0]`` spoils configs of small models, and leaves the head or the
-embedding out of some files: tying, widths, numbers of blocks, heads and tokens, names of classes and kinds, and levels of
-nested configs. Each folder is read by provlab and loaded by transformers, and their roles are compared number by number. Outcomes are
+embedding out of some files: tying, widths, numbers of blocks, heads and tokens, names of classes and kinds, and levels
+of nested configs. Each folder is read by provlab and loaded by transformers, and their roles are compared number by
+number. Outcomes are
 
 - *right*: the same numbers,
 - *refused*: by provlab, in one line,

@@ -35,7 +35,9 @@ def _head(tensors):
 
 PLANTS = {
     "norms x 1.2": ("llama", _norms, {"input_norm": ("", 1.0, 0.2)}),
-    "one expert replaced": ("mixtral", _expert, dict.fromkeys(("gate", "up", "down"), ("block 1, expert 2", None, None))),
+    "one expert replaced": (
+        "mixtral", _expert, dict.fromkeys(("gate", "up", "down"), ("block 1, expert 2", None, None)),
+    ),
     "rows of the head": ("llama", _head, {"head": ("", 0.2, None)}),
 }  # fmt: skip
 

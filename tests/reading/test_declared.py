@@ -196,7 +196,7 @@ def test_a_width_for_each_block_is_read_and_a_list_of_another_length_is_refused(
     path = folder(_llama(), _narrower, lambda config: config.update(intermediate_size=[96, 48]))
     assert [read(path)[1].shape("up", block) for block in range(2)] == [(96, 64), (48, 64)]
     tiny_models.edit_json(path / "config.json", lambda config: config.update(intermediate_size=[96, 48, 96]))
-    with pytest.raises(InvalidWeightsError, match="intermediate_size in config.json has 3 lengths for 2 blocks"):
+    with pytest.raises(InvalidWeightsError, match=r"intermediate_size in config\.json has 3 lengths for 2 blocks"):
         read(path)
 
 
