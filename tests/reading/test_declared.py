@@ -173,6 +173,15 @@ def test_an_empty_list_of_architectures_is_none(empty, folder):
     assert found.architecture == checkpoint.architecture == "LlamaForCausalLM"
 
 
+def test_no_class_and_no_kind_is_refused_and_the_remedy_works(llama):
+    tiny_models.edit_json(llama / "config.json", lambda config: config.update(architectures=[], model_type=""))
+    with pytest.raises(CheckpointError, match="names no architecture; add architectures, such as") as refusal:
+        read(llama)
+    named = json.loads(str(refusal.value).rpartition("such as ")[2])
+    tiny_models.edit_json(llama / "config.json", lambda config: config.update(architectures=named))
+    assert read(llama)[1].architecture == "LlamaForCausalLM"
+
+
 # Widths
 
 

@@ -63,7 +63,7 @@ def of(checkpoint: Tensors) -> Anatomy:
     try:
         return _compared(checkpoint, name, architecture, config)
     except OtherShapeError as error:
-        raise OtherShapeError(f"{error}{part_instead(checkpoint)}") from None
+        raise InvalidWeightsError(f"{error}{part_instead(checkpoint)}") from None
 
 
 class OtherShapeError(InvalidWeightsError):
