@@ -65,7 +65,7 @@ def _tensors(path: Path) -> dict[str, tuple[int, int]] | None:
     try:
         with path.open("rb") as stream:
             length = int.from_bytes(stream.read(8), "little")
-            header = json.loads(stream.read(length)) if length <= min(_HEADER, path.stat().st_size) else []
+            header: Any = json.loads(stream.read(length)) if length <= min(_HEADER, path.stat().st_size) else []
         ends = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
         return {name: (8 + length + int(start), 8 + length + int(end)) for name, (start, end) in ends.items()}
     except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
