@@ -10,7 +10,9 @@ from provlab.engine.pairs import open_models
 from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
+from provlab.reading.changes import changes
 from provlab.reading.checkpoint import Checkpoint, identical
+from provlab.reading.coverage import coverage
 from provlab.report.comparison import Comparison
 from provlab.report.family import check_primary
 from provlab.report.views import describe
@@ -30,6 +32,7 @@ def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, An
             "blocks": model.anatomy.n_blocks,
             "width": model.anatomy.width,
             "gated": model.anatomy.gated,
+            "coverage": coverage(model.checkpoint, model.anatomy),
             "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
         }
         | ({"lent_ids": model.checkpoint.tokenizer_digest is None} if lent else {})
@@ -120,4 +123,13 @@ def compare(
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
     models = described(opened, lent=options.shared is not None)  # the text's tokens were brought together
-    return Comparison(models, tuple(records), options, primary, fdr)
+    return Comparison(models, tuple(records), options, primary, fdr, _changes(opened))
+
+
+def _changes(opened: OpenedModels) -> tuple[dict[str, Any], ...]:
+    """Which tensors of two models differ; nothing where they are not on this machine, or of two depths or widths."""
+    a, b = opened.models.values()
+    shapes = {(of.anatomy.n_blocks, of.anatomy.width) for of in (a, b)}
+    if len(shapes) > 1 or any(of.checkpoint.bytes_to_fetch() or of.checkpoint.unverified for of in (a, b)):
+        return ()
+    return changes(a.checkpoint, b.checkpoint, a.anatomy, b.anatomy)

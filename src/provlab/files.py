@@ -6,12 +6,14 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from provlab.errors import CheckpointError, ProvlabError, one_line
+
+_CHUNK = 2**20  # bytes of a file that are read at a time
 
 
 def cache_dir() -> Path:
@@ -94,6 +96,27 @@ def sha256_file(path: Path) -> str:
     """Hex SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def sha256_of_parts(path: Path, parts: Mapping[str, tuple[int, int]]) -> tuple[str, dict[str, str]]:
+    """Hex SHA-256 of a file's bytes, and of parts of it by name, ``(start, end)`` in bytes, in one reading.
+
+    Parts may not overlap.
+    """
+    whole, hashes = hashlib.sha256(), {name: hashlib.sha256() for name in parts}
+    ahead = sorted(((start, end, name) for name, (start, end) in parts.items() if end > start), reverse=True)
+    buffer, at = memoryview(bytearray(_CHUNK)), 0
+    with path.open("rb", buffering=0) as stream:
+        while n := stream.readinto(buffer):
+            whole.update(buffer[:n])
+            while ahead and ahead[-1][0] < at + n:
+                start, end, name = ahead[-1]
+                hashes[name].update(buffer[max(start - at, 0) : min(end - at, n)])
+                if end > at + n:
+                    break
+                ahead.pop()
+            at += n
+    return whole.hexdigest(), {name: each.hexdigest() for name, each in hashes.items()}
 
 
 def digest(content: Any) -> str:

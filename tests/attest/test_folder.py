@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import reports
+import same_content
+import tiny_models
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from google.protobuf import json_format
@@ -276,3 +278,20 @@ def test_the_commands(run, models, tmp_path):
     status, _, err = run("compare", models["base"], models["tuned"], "--statistic", "phi_u", "-o", target)
     assert status == 2
     assert f"{target} exists; name a new folder" in err
+
+
+@pytest.mark.parametrize("way", same_content.WAYS)
+def test_the_same_tensors_in_other_files_are_taken_and_said(way, report, models, tmp_path):
+    other = Path(shutil.copytree(models["base"], tmp_path / "base"))
+    same_content.WAYS[way](other)
+    words = reports.verify(report, [str(other), models["tuned"]])
+    assert "recomputed" in words
+    assert f"{other} has other files than the report names, and the same tensors in them" in words
+
+
+def test_the_same_tensors_under_another_config_are_another_model(report, models, tmp_path):
+    other = Path(shutil.copytree(models["base"], tmp_path / "base"))
+    same_content.reordered(other)
+    tiny_models.edit_json(other / "config.json", lambda config: config.update(rms_norm_eps=1e-3))
+    with pytest.raises(EvidenceError, match="is not "):
+        reports.verify(report, [str(other), models["tuned"]])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import same_content
 import torch
 from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 
@@ -273,3 +274,21 @@ def test_the_commands_and_models_of_another_shape(run, models, new_model, save_m
         ("wide", "another width: 24 and 32"),
     }
     assert run("shelf", "add", tmp_path / "nowhere", "--shelf", tmp_path / "s")[0] == 2
+
+
+def test_the_same_tensors_in_other_files_are_one_model(kept, models, tmp_path):
+    path = Path(shutil.copytree(models["base"], tmp_path / "base"))
+    same_content.reordered(path)
+    result = shelf.identify(str(path), kept)
+    assert "(equal in content)" in str(result)
+    assert "the same model, tensor by tensor, in other files" in " ".join(str(result).split())
+
+
+def test_a_fingerprint_without_a_content_is_read(copy):
+    """As those were that an earlier version kept."""
+    path = next(copy.glob("*.npz"))
+    arrays = read_arrays(path)
+    about = json.loads(str(arrays.pop("about")))
+    del about["content"]
+    write_arrays(path, {"about": np.array(json.dumps(about)), **arrays})
+    assert fingerprint.Fingerprint.read(path).content == ""

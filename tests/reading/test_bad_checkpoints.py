@@ -175,7 +175,7 @@ SINGLE = {
     "config is binary": Case(_write("config.json", b"\xff\xfe{}"), ["config.json"]),
     "config is nested without end": Case(_write("config.json", b"[" * 99999), ["config"]),
     "config leads outside": Case(_link_out("config.json"), ["outside the folder"]),
-    "no architecture": Case(_config(architectures=[]), ["names no architecture"]),
+    "no architecture": Case(_config(architectures=[], model_type=""), ["names no architecture"]),
     "architecture is a number": Case(_config(architectures=[7]), ["architecture"]),
     "no weights": Case(lambda f: _model(f).unlink(), ["no weights", "model.safetensors"]),
     "weights lead outside": Case(_link_out("model.safetensors"), ["outside the folder"]),

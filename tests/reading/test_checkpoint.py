@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import peft
 import pytest
+import same_content
 import tiny_models
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from provlab import compare
+from provlab import compare, files
 from provlab.api import described
 from provlab.engine import jobs
 from provlab.engine.pairs import open_models, run_pairs
@@ -25,7 +26,7 @@ from provlab.engine.store import Store
 from provlab.errors import CheckpointError
 from provlab.reading import checkpoint as checkpoint_module
 from provlab.reading import local
-from provlab.reading.checkpoint import Checkpoint, register_scheme
+from provlab.reading.checkpoint import Checkpoint, identical, register_scheme
 from provlab.reading.counting import counting
 from provlab.reading.files import dtypes
 from provlab.report.comparison import Comparison
@@ -358,3 +359,48 @@ def test_of_what_is_read_in_part_no_large_file_is_hashed(models, tmp_path, monke
     reference = Reference(str(base), some.models[1]["digest"], in_part=True)
     with pytest.raises(CheckpointError, match="holds other weights"):  # of a worker, which opens it likewise
         jobs._opened(reference)
+
+
+@pytest.mark.parametrize("way", same_content.WAYS)
+def test_the_same_tensors_in_other_files_have_one_content(way, tiny, tmp_path):
+    first = Checkpoint.open(tiny("llama"))
+    path = tiny_models.copy(tiny("llama"), tmp_path / "b")
+    same_content.WAYS[way](path)
+    other = Checkpoint.open(path)
+    assert other.digest != first.digest
+    assert other.content == first.content
+    assert not identical([first, other])
+
+
+@pytest.mark.parametrize("change", ["a number", "a name", "a shape", "a dtype"])
+def test_any_change_of_a_tensor_changes_the_content(change, tiny, tmp_path):
+    def changed(tensors):
+        head = tensors.pop("lm_head.weight")
+        if change == "a number":
+            head[3, 5] += 1e-3
+        tensors["head.weight" if change == "a name" else "lm_head.weight"] = {
+            "a shape": head.T.contiguous(), "a dtype": head.view(torch.int32)
+        }.get(change, head)  # fmt: skip
+
+    path = tiny_models.copy(tiny("llama"), tmp_path / "b")
+    tiny_models.rewrite(path, changed)
+    assert Checkpoint.open(path).content not in (None, Checkpoint.open(tiny("llama")).content)
+
+
+def test_files_and_tensors_are_hashed_in_one_reading(tiny, tmp_path, monkeypatch):
+    """References: hashlib over the whole file, and over the bytes of each tensor."""
+    monkeypatch.setattr(files, "_CHUNK", 1000)  # tensors begin and end anywhere in a piece
+    path = tiny_models.copy(tiny("llama"), tmp_path / "b") / "model.safetensors"
+    with counting() as count:
+        hashes = local.hashed(path)
+    assert count.hashed == path.stat().st_size
+    assert hashes.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(path).items()}
+    assert hashes.tensors == {name: hashlib.sha256(content).hexdigest() for name, content in tensors.items()}
+
+
+def test_a_file_that_is_no_safetensors_has_no_content(tmp_path):
+    for content in (b"", b"abc", b"\xff" * 20, (2).to_bytes(8, "little") + b"[]", (2).to_bytes(8, "little") + b"{}"):
+        path = tmp_path / "x"
+        path.write_bytes(content)
+        assert local.hashed(path) == (hashlib.sha256(content).hexdigest(), {} if content.endswith(b"{}") else None)

@@ -28,7 +28,7 @@ from provlab.inference.matching import match
 from provlab.reading import local
 from provlab.reading.checkpoint import Checkpoint
 from provlab.report import findings
-from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
+from provlab.report.decide import EQUAL, IDENTICAL, NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
 from provlab.report.findings import LABELS, WORDS
 from provlab.statistics import flaws
 from provlab.statistics.order import why_withheld
@@ -90,6 +90,11 @@ def noisy(models, tmp_path_factory):
 NO_GATE = "phi_match needs a gated MLP"
 #: log10 p (or why refused), what is known of the models, the outcome; the sentences that the verdict holds, each with
 #: some of its facts, and labels under which it says nothing
+#: a model of 200 numbers, 30 of them in the MLP of a block
+_COVERED = {
+    "numbers": 200, "roles": {"gate": 30, "up": 30, "down": 30, "query": 50, "embedding": 30}, "unnamed": {"x": 30},
+    "hidden": {}, "block": 30,
+}  # fmt: skip
 PLANTED = {
     "all reject": (
         {"phi_u": -20.0, "phi_match": -9.0, "phi_match_unsigned": -9.0}, {}, REJECTED,
@@ -195,6 +200,21 @@ PLANTED = {
     "no p-value at all": (
         {"phi_jsd": None, "phi_match": "no gate"}, {}, UNTESTED,
         [("tested", "none", {}), ("why", "unable", {}), ("mind", "described", {"figures": "phi_jsd 0.5"})], [],
+    ),
+    "equal in content": (
+        {"phi_u": -9.0, "phi_match": -9.0}, {"content": "x", "config": "c"}, EQUAL, [("answer", "equal", {})], LABELS,
+    ),
+    "tensors without a role": (
+        {"phi_match_unsigned": -0.3, "phi_u": -0.3}, {"coverage": _COVERED | {"hidden": {"x.*.experts": 30}}}, UNTESTED,
+        [("why", "parts", {"name": "a", "share": "15%", "places": "x.*.experts"}),
+         ("why", "closed", {"closed": flaws.OF_PAIR["parts"].closed}),
+         ("looked at", "read", {"name": "a and b", "tests": "phi_match_unsigned 45%, phi_u 15%", "share": "55%",
+                                "parts": "attention 25%, embedding 15%, no role 15%"})],
+        ["fooled by"],
+    ),
+    "fewer than a block has": (
+        {"phi_match_unsigned": -0.3}, {"coverage": _COVERED | {"hidden": {"x.*.experts": 29}}}, NOT_REJECTED,
+        [("looked at", "read", {"share": "55%"})], ["why"],
     ),
     "identical": ({"phi_u": -9.0}, {"digest": "x"}, IDENTICAL, [("answer", "identical", {})], LABELS),
 }  # fmt: skip

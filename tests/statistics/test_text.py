@@ -4,9 +4,13 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tiny_models
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
 
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.reading.checkpoint import Checkpoint
@@ -151,3 +155,24 @@ def test_places_of_tokens(models, text):
     assert len(set(places.tolist())) == 8
     two = np.flatnonzero(begin == 10)[-2:]
     assert within[two].tolist() == [0, 1]
+
+
+def test_one_tokenizer_that_two_kinds_of_model_cut_unlike_is_read_where_both_agree(tiny, tmp_path):
+    """transformers goes by the model's kind: a Qwen2 is given each digit alone, whatever the file says."""
+    text = "it was 1984 or 2001, and they'll go on to 12345 things. " * 20
+    trainer = ByteLevelBPETokenizer()
+    trainer.train_from_iterator([text], vocab_size=300, special_tokens=["<end>"], show_progress=False)
+    models = []
+    for kind in ("llama", "qwen2"):
+        path = tiny_models.copy(tiny("llama"), tmp_path / kind)
+        PreTrainedTokenizerFast(tokenizer_object=trainer._tokenizer, eos_token="<end>").save_pretrained(path)
+        about = {"model_type": kind, "vocab_size": 300}
+        tiny_models.edit_json(path / "config.json", lambda config, about=about: config.update(about))
+        models.append(SimpleNamespace(checkpoint=Checkpoint.open(path), anatomy=SimpleNamespace(vocab_size=300)))
+    assert len({model.checkpoint.tokenizer_digest for model in models}) == 1
+    options = Options(text=text, n_sequences=4, sequence_length=16)
+    alone = [cut(model.checkpoint, options)[1] for model in models]
+    assert not np.array_equal(*alone)
+    options = replace(options, shared=shared_tokens(models, options))
+    together = [cut(model.checkpoint, options)[1] for model in models]
+    assert np.array_equal(*together)

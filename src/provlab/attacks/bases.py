@@ -53,7 +53,7 @@ def gains(state: AttackedModel, norm: str, block: int | None) -> torch.Tensor:
         A weight is zero.
     """
     part = state.anatomy.part(norm, _place(norm, block))
-    values = state.weights[part.name] + described(state.anatomy.architecture).norm_offset
+    values = state.weights[part.name] + state.anatomy.norm_offset
     if bool((values == 0).any()):
         raise NoSuchSymmetryError(f"{part.name} holds a zero, and no other weights can undo that")
     return values
@@ -190,7 +190,7 @@ def _replaced(state: AttackedModel, weights: Callable[[int], Matrix]) -> Attacke
     NoSuchSymmetryError
         No norm has weights that only matrices read (OLMo has none, BERT's are read by the stream).
     """
-    anatomy, offset = state.anatomy, described(state.anatomy.architecture).norm_offset
+    anatomy, offset = state.anatomy, state.anatomy.norm_offset
     read = {
         anatomy.norm_before(segment.role)
         for part in anatomy.parts

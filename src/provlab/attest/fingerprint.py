@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, InputError, NotComparableError
 from provlab.kept import read_arrays, write_arrays
 from provlab.reading.canonical import applied, merged, silu
+from provlab.report.decide import EQUAL, IDENTICAL
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
 from provlab.statistics.model import Model
@@ -59,6 +60,8 @@ class Fingerprint:
         ``(tokens, SKETCH)`` and ``(anchors, SKETCH)``: rows as they stand, projected.
     width
         Width of the residual stream.
+    content
+        `Checkpoint.content`: the same for the same tensors in other files; "" where it is not known.
     sorted_by
         By which key the units of all blocks seem sorted most (`provlab.statistics.order.findings`); None without units.
     """
@@ -75,6 +78,7 @@ class Fingerprint:
     anchor_sketch: Rows
     width: int
     sorted_by: dict[str, Any] | None
+    content: str = ""
 
     @classmethod
     def of(cls, source: str, model: Model) -> "Fingerprint":
@@ -95,9 +99,12 @@ class Fingerprint:
             raise NotComparableError(f"{source} has nothing that a shelf keeps; compare it by provlab compare")
         up, second = (_half(rows) for rows in hidden)
         written = _written(model)[: len(up)] if len(up) else np.empty(0, np.float32)
-        return cls(
-            source, checkpoint.digest, up, second, written, **kept, width=anatomy.width, sorted_by=order_of_units
-        )
+        about: dict[str, Any] = {
+            "width": anatomy.width,
+            "sorted_by": order_of_units,
+            "content": checkpoint.content or "",
+        }
+        return cls(source, checkpoint.digest, up, second, written, **kept, **about)
 
     def write(self, shelf: Path) -> Path:
         """Put it on a shelf, under its digest."""
@@ -107,6 +114,12 @@ class Fingerprint:
         path = shelf / f"{self.digest[:24]}.npz"
         write_arrays(path, {"about": np.array(about), **arrays})
         return path
+
+    def same_as(self, other: "Fingerprint") -> str:
+        """Say whether two are of one model: "identical" by files, "equal in content" by tensors, else ""."""
+        if self.digest == other.digest:
+            return IDENTICAL
+        return EQUAL if self.content and self.content == other.content else ""
 
     def about(self) -> str:
         """Describe in lines the rows that are kept of the model."""

@@ -29,7 +29,7 @@ from provlab.inference.matching import tie_seed, unit_rows
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
-from provlab.report.decide import ORDER, ROWS
+from provlab.report.decide import IDENTICAL, ORDER, ROWS
 from provlab.report.family import LEVEL
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
@@ -127,7 +127,8 @@ class Kin(views.Report):
     source, digest
         The model.
     tests
-        For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``test``, ``log10_p``,
+        For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``same`` (whether it is this very
+        model, by files or by tensors; "" if not), ``test``, ``log10_p``,
         ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
     nearest
         The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see
@@ -178,7 +179,7 @@ class Kin(views.Report):
         for source in related[:_SHOWN]:
             tests = [test for test in self.tests if test["source"] == source and test["error"] is None]
             least = min(tests, key=lambda test: float(test["adjusted_log10_p"]))
-            same = "identical" if least["digest"] == self.digest else self.outcomes[source]
+            same = least["same"] or self.outcomes[source]
             rows.append((source, same, format_log10_p(least["adjusted_log10_p"]), least["test"]))
         body: list[Any] = [views.Table(("model", "is", "log10 p, corrected", "by"), rows, right=(2,))] * bool(rows)
         beyond = f"; {len(related) - _SHOWN} more: -v" * (len(related) > _SHOWN)
@@ -207,9 +208,8 @@ class Kin(views.Report):
 
     def parts(self) -> list[views.Part]:
         """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
-        same = {True: " (identical)", False: ""}
         values = [test["error"] or format_log10_p(test["adjusted_log10_p"]) for test in self.tests]
-        names = [test["source"] + same[test["digest"] == self.digest] for test in self.tests]
+        names = [test["source"] + (f" ({test['same']})" if test["same"] else "") for test in self.tests]
         rows = list(zip(names, (test["test"] for test in self.tests), values, strict=True))
         parts: list[views.Part] = [views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)]
         for outcome, words in _WEAKER.items():
@@ -224,8 +224,9 @@ class Kin(views.Report):
         if not self.nearest:
             return "Nearest ancestor: none on this shelf, as far as these tests see kin."
         names = ", ".join(self.nearest)
-        if any(test["digest"] == self.digest and test["source"] in self.nearest for test in self.tests):
-            return f"Nearest ancestor: {names} is the same model, file by file."
+        if how := [test["same"] for test in self.tests if test["same"] and test["source"] in self.nearest]:
+            by = "file by file" if IDENTICAL in how else "tensor by tensor, in other files"
+            return f"Nearest ancestor: {names} is the same model, {by}."
         return (
             f"Nearest ancestor: among {names}, if any kin is an ancestor: kin may all be siblings and descendants. "
             f"Stated coverage {nearest.COVERAGE:.0%}; {nearest.COUNTED}. No such count is made of larger models."
@@ -256,6 +257,7 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
         test: dict[str, Any] = {
             "source": other.source,
             "digest": other.digest,
+            "same": own.same_as(other),
             "test": name,
             "log10_p": None,
             "note": "",
@@ -277,7 +279,7 @@ def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple
     """Kin that may be the nearest ancestor; one whose units stand elsewhere has no distance, and so may always be."""
     outcomes = kin.outcomes
     related = [other for other in others if outcomes[other.source] == KIN]
-    if same := [other.source for other in related if other.digest == own.digest]:
+    if same := [other.source for other in related if own.same_as(other)]:
         return tuple(same)
     in_place = {
         test["source"]

@@ -104,7 +104,7 @@ def check(named: str) -> None:
     scheme, colon, name = source.partition(":")
     if not source.strip():
         raise CheckpointError("a model's name is empty; give zoo:NAME, a checkpoint folder, or a hub id org/name")
-    if colon:
+    if colon and not source.startswith((".", "/", "~")):
         if name and scheme not in schemes and nearest(scheme, schemes):
             raise unknown(scheme, name, schemes)
         if has := plugins.hook(scheme, "check"):

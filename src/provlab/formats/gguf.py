@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError
-from provlab.reading.architectures import described, instances
+from provlab.reading.architectures import class_of, described, instances
 from provlab.reading.files.container import Format, TensorInfo, damaged, parts_of
 from provlab.reading.files.dtypes import values
-from provlab.reading.language import class_of
 
 if TYPE_CHECKING:
     import gguf

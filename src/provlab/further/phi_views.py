@@ -54,7 +54,7 @@ def through_norm(model: Model, role: str, block: int | None, read: Array | None 
     rows = (anatomy.read(checkpoint, role, block) if read is None else read).astype(np.float64)
     if (norm := anatomy.norm_before("head" if role == "embedding" else role)) is not None:
         weights = anatomy.read(checkpoint, norm, None if norm == "final_norm" else block).astype(np.float64)
-        rows *= weights + described(anatomy.architecture).norm_offset
+        rows *= weights + anatomy.norm_offset
     return rows
 
 

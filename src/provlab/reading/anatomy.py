@@ -10,7 +10,7 @@ from typing import Any
 
 from provlab import plugins
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
-from provlab.reading import diagnose, experts
+from provlab.reading import diagnose, experts, tying
 from provlab.reading.architectures import (
     Architecture,
     Row,
@@ -20,11 +20,13 @@ from provlab.reading.architectures import (
     for_expert,
     instances,
     one_stack,
+    places,
     sees,
+    sizes_by_block,
     without_mlps,
 )
 from provlab.reading.language import language_part
-from provlab.reading.layouts import by_tensors
+from provlab.reading.layouts import by_tensors, part_instead
 from provlab.reading.part import LANGUAGE
 from provlab.reading.roles import Anatomy, Tensor, TensorPart, Tensors, Weights
 
@@ -58,7 +60,14 @@ def of(checkpoint: Tensors) -> Anatomy:
         if without_mlps(name):
             raise UnknownArchitectureError(f"{checkpoint.name}: {error}") from None
         return by_tensors(checkpoint, config, _compared, UnknownArchitectureError(f"{checkpoint.name}: {error}"))
-    return _compared(checkpoint, name, architecture, config)
+    try:
+        return _compared(checkpoint, name, architecture, config)
+    except OtherShapeError as error:
+        raise InvalidWeightsError(f"{error}{part_instead(checkpoint)}") from None
+
+
+class OtherShapeError(InvalidWeightsError):
+    """A tensor has another shape than the config says."""
 
 
 def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config: Mapping[str, Any]) -> Anatomy:
@@ -68,10 +77,13 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
     # the usual name of each tensor -> its name in the file; those that have got a role go
     left = {_usual(name, architecture): name for name in checkpoint.tensor_names}
     prefix, outer = _prefixes(left, architecture)
+    declared = tying.declared(checkpoint.config)
+    _name_embedding(left, (prefix, outer), architecture, declared)
     # where some blocks have no MLP, those that have one are counted from 0
     only = architecture.only.split()
     numbers = [n for n in range(counted) if not only or any(prefix + name.format(block=n) in left for name in only)]
     sizes["blocks"] = len(numbers)
+    by_block = sizes_by_block(checkpoint.name, config, architecture, counted)
     parts: list[TensorPart] = []
     for part, block, number, expert in instances(architecture, sizes):
         bare = part.called(number if number is None or part.decodes else numbers[number], expert)
@@ -85,7 +97,8 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
             raise InvalidWeightsError(_lacks(checkpoint.name, usual, name, left))
         loaded = bare if part.outside else ((architecture.prefix and prefix) or architecture.prefix) + bare
         module = part.module or loaded.rpartition(".")[0]
-        parts.append(_measured(checkpoint, stored, part, (block, expert, module), sizes))
+        here = by_block.get(numbers[number], {}) if number is not None and not part.decodes else {}
+        parts.append(_measured(checkpoint, stored, part, (block, expert, module), (sizes, here)))
     if any(checkpoint.dtype(part.name) not in _PLAIN for part in parts):
         _refuse_codes(checkpoint)
     decoders = sizes.get("decoders", 0) if any(part.decodes for part in architecture.parts) else 0
@@ -97,11 +110,12 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
         vocab_size=sizes["vocab"],
         parts=tuple(parts),
         unnamed=tuple(sorted(name for usual, name in left.items() if not _BUFFERS.search(usual))),
-        tied=_tied(checkpoint, config, architecture, parts),
+        tied=_tied(checkpoint, declared, architecture, parts),
         within=checkpoint.architecture if sees(checkpoint.config) else None,
-        mlp_width=sizes.get("mlp", sizes["expert"]),
+        mlp_width=max([sizes.get("mlp", sizes["expert"]), *(here.get("mlp", 0) for here in by_block.values())]),
         inputs=architecture.inputs,
         first_position=_first_position(architecture, config),
+        norm_offset=0.0 if architecture.mlx_norms and _by_mlx(checkpoint) else architecture.norm_offset,
     )
     some = any("experts" in part.name for part in architecture.parts)
     if some and (missing := experts.missing(anatomy._index.keys(), anatomy.n_blocks, sizes["experts"])):
@@ -139,24 +153,47 @@ def _prefixes(names: Collection[str], architecture: Architecture) -> tuple[str, 
 
     Both follow from the name of the embedding.
     """
-    embedding = architecture.parts[0].name
-    met = (name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}"))
-    prefix = next(met, architecture.prefix)
+    in_block = next((part.called(0, 0) for part in architecture.parts if part.per_block and not part.optional), "")
+    met = places(architecture, names) or (places(architecture, names, in_block) if in_block else [])
+    prefix = next(iter(met), architecture.prefix)
     return prefix, prefix.removesuffix(architecture.prefix)
 
 
-def _tied(checkpoint: Tensors, config: Mapping[str, Any], architecture: Architecture, parts: list[TensorPart]) -> bool:
+def _name_embedding(
+    left: dict[str, str], before: tuple[str, str], architecture: Architecture, declared: tying.Tying
+) -> None:
+    """Give the embedding its name where a file keeps it under another's alone, among names by the usual ones.
+
+    That is the head in what safetensors writes of a tied model, and the decoder's own in some copies of T5.
+    """
+    prefix, usual = before[0], architecture.parts[0].name
+    if prefix + usual in left:
+        return
+    heads = [part.name for part in architecture.parts if part.segments[0].role == "head"] if declared.tied else []
+    others = [*(prefix + name for name in architecture.instead), *(place + name for name in heads for place in before)]
+    if other := next((name for name in others if name in left), ""):
+        left[prefix + usual] = left.pop(other)
+
+
+def _by_mlx(checkpoint: Tensors) -> bool:
+    """Whether MLX wrote the files, as they say themselves, or its settings of codes do."""
+    return "quantization" in checkpoint.config or getattr(checkpoint, "written_by", "") == "mlx"
+
+
+def _tied(checkpoint: Tensors, declared: tying.Tying, architecture: Architecture, parts: list[TensorPart]) -> bool:
     """Whether the head is the embedding: the architecture has a head, and the file none."""
 
     def has_head(parts: Iterable[Row | TensorPart]) -> bool:
         return any(segment.role == "head" for part in parts for segment in part.segments)
 
     tied = has_head(architecture.parts) and not has_head(parts)
-    if tied and config.get("tie_word_embeddings") is False:
-        for part in (part for part in architecture.parts if part.segments[0].role == "head"):
-            _refuse_broken_promise(checkpoint, part.name)
+    if tied and declared.tied is False:
+        heads = [part.name for part in architecture.parts if part.segments[0].role == "head"]
+        for head in heads:
+            _refuse_broken_promise(checkpoint, head)
         raise InvalidWeightsError(
-            f"{checkpoint.name} lacks the head, although its config says tie_word_embeddings: false"
+            f"{checkpoint.name} lacks the head {heads[0]}, and {declared.why}; copy the weights again, or set "
+            f"{tying.KEY} to true in config.json if the head is the embedding"
         )
     return tied
 
@@ -188,10 +225,17 @@ def _usual(name: str, architecture: Architecture) -> str:
 
 
 def _measured(
-    checkpoint: Tensors, name: str, part: Row, place: tuple[int | None, int | None, str], sizes: dict[str, int]
+    checkpoint: Tensors,
+    name: str,
+    part: Row,
+    place: tuple[int | None, int | None, str],
+    lengths: tuple[dict[str, int], dict[str, int]],
 ) -> TensorPart:
-    """Compare a tensor's shape with the config; `place` is its block, expert and module."""
-    block, expert, module = place
+    """Compare a tensor's shape with the config.
+
+    `place` is its block, expert and module, `lengths` those of axes in the model, and those that its block has instead.
+    """
+    (block, expert, module), (sizes, own) = place, lengths
     n_experts = sizes["experts"] if part.stacked else 0
     numbers = range(n_experts) if part.stacked else (expert,)
     segments = tuple(for_expert(segment, number) for number in numbers for segment in part.segments)
@@ -200,10 +244,15 @@ def _measured(
         # an axis that the config does not fix takes the length that the first tensor has
         for axis, length in zip(segments[0].axes, shape, strict=True):
             sizes.setdefault(config_axis(axis), length)
-    lengths = [tuple(sizes[config_axis(axis)] for axis in segment.axes) for segment in segments]
-    rows = tuple(length[0] for length in lengths)
-    expected: tuple[int, ...] = (sum(rows) // max(n_experts, 1), *lengths[0][1:])
-    if part.transposed:
+    of_axes = {**sizes, **own}
+    of_roles = [tuple(of_axes[config_axis(axis)] for axis in segment.axes) for segment in segments]
+    rows = tuple(length[0] for length in of_roles)
+    expected: tuple[int, ...] = (sum(rows) // max(n_experts, 1), *of_roles[0][1:])
+    transposed = part.transposed
+    if part.either:
+        _refuse_square(checkpoint, name, expected)
+        transposed = shape[1:] == expected[::-1]
+    if transposed:
         expected = expected[::-1]
     if n_experts:
         expected = (n_experts, *expected)
@@ -211,13 +260,23 @@ def _measured(
         _refuse_codes(checkpoint)
         grown = "vocab" in segments[0].axes and len(shape) == len(expected) and shape[1:] == expected[1:]
         tokens = f"where tokens were added or cut away, set vocab_size there to {shape[0]}; else " if grown else ""
-        raise InvalidWeightsError(
+        raise OtherShapeError(
             f"{checkpoint.name}: {name} has the shape {shape}, and its config says {expected}; {tokens}give the config "
             "and the weights of one model"
         )
     return TensorPart(
-        name, block, segments, rows, shape, part.transposed, part.interleaved, sizes["head"], n_experts, module
+        name, block, segments, rows, shape, transposed, part.interleaved, sizes["head"], n_experts, module
     )
+
+
+def _refuse_square(checkpoint: Tensors, name: str, shape: tuple[int, ...]) -> None:
+    """Raise InvalidWeightsError for a matrix of which no shape tells whether its file keeps it transposed."""
+    if shape == shape[::-1]:
+        raise InvalidWeightsError(
+            f"{checkpoint.name}: {name} holds square matrices ({shape[0]} x {shape[1]}), which some files of its "
+            "class keep transposed and others do not, and nothing here says which; --part embedding compares its "
+            "embedding alone"
+        )
 
 
 def _check_blocks(

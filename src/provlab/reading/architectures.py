@@ -8,11 +8,11 @@ Axes carry symbolic names. Two axes with the same name are indexed by the same u
 (``key`` has fewer with grouped queries), ``head`` one head.
 """
 
-import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,10 @@ KEYS = {
     "blocks": ("num_hidden_groups", "num_hidden_layers", "n_layer", "num_layers", "n_layers"),
     "model": ("hidden_size", "n_embd", "d_model", "dim"),
 }
-#: names of heads that no row of the table has
-_HEAD = re.compile(r"(qa_outputs|classifier|score)\.")
+_QUERIES = ("num_attention_heads", "n_head", "num_heads", "n_heads")
+_KEYS = ("num_key_value_heads",)
+_EXPERT = ("moe_intermediate_size", "intermediate_size")
+_OTHER_KEYS = (_QUERIES, _KEYS, _EXPERT, ("intermediate_size_mlp", "head_dim"))
 _MOST = {"blocks": 2_000, "decoders": 2_000, "experts": 10_000}  # numbers beyond these are damage
 
 
@@ -76,6 +78,8 @@ class Row:
         The segments alternate head by head (GPT-NeoX), in experts row by row, instead of following each other.
     stacked
         The first axis of the tensor counts the experts of a block; the segments are those of one expert.
+    either
+        Some files keep a stacked tensor transposed, and others do not; the shapes tell, unless they are square.
     optional
         A checkpoint may lack it (biases that the config switches off, a tied head).
     outside
@@ -89,6 +93,7 @@ class Row:
     transposed: bool = False
     interleaved: bool = False
     stacked: bool = False
+    either: bool = False
     optional: bool = False
     outside: bool = False
     module: str | None = None
@@ -123,6 +128,9 @@ class Architecture:
     only: str = ""
     inputs: str = "tokens"
     first_position: int | str = 0
+    wider: Mapping[str, Any] = field(default_factory=dict)
+    instead: tuple[str, ...] = ()
+    mlx_norms: bool = False
 
     def base(self) -> "Architecture":
         """Return the base model alone: no prefix, and nothing that stands outside it."""
@@ -160,6 +168,18 @@ def family_of(name: str) -> str:
     return next((name.removesuffix(head) for head in _HEADS if name.endswith(head)), "")
 
 
+def plain(name: str) -> str:
+    """Return a ``model_type``, or the family of a class, as one is compared with the other."""
+    return name.replace("-", "").replace("_", "").lower()
+
+
+def class_of(model_type: object) -> str | None:
+    """Return the first class of the family that a ``model_type`` names; None for an unknown one."""
+    kind = plain(str(model_type))
+    kinds = (kind, kind.removesuffix("model").removesuffix("text"))
+    return next((name for family, name in families().items() if plain(family) in kinds), None)
+
+
 def classes() -> tuple[str, ...]:
     """Return the names of all classes in the table."""
     return tuple(_rows())
@@ -171,7 +191,11 @@ def _in_table(name: str) -> Architecture:
     row = {key: value for key, value in _rows()[name].items() if key != "classes"}
     try:
         parts = tuple(_parts(row.pop("parts")))
-        return Architecture(parts, aliases=tuple(row.pop("aliases", {}).items()), **row)
+        several: dict[str, Any] = {
+            "aliases": tuple(row.pop("aliases", {}).items()),
+            "instead": tuple(row.pop("instead", ())),
+        }
+        return Architecture(parts, **several, **row)
     except (KeyError, TypeError, ValueError) as error:  # an unknown role or group, key or mark; no roles
         raise ValueError(f"architectures.toml, {name}: {error}") from error
 
@@ -246,22 +270,23 @@ def one_stack(name: str) -> bool:
     return whole and not any(part.decodes for part in described(name).parts)
 
 
-def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> str | None:
-    """Return the class of the base model, where a file holds no more than that of the class that its config names.
+def places(architecture: Architecture, names: Collection[str], of: str = "") -> list[str]:
+    """Return what stands before the class's own names in a file, at each place of its embedding; the likeliest first.
 
-    That is how encoders of sentences lie on the hub: saved as the base model, with the config of what it was begun
-    from. transformers draws the head at random. A head that is tied to the embedding is no tensor, and not missing.
+    Of another tensor of the class, if it is named.
+
+    That is where most blocks lie, before a draft head with an embedding of its own or a mean of the weights; then
+    behind the class's own prefix, and then the shortest.
     """
-    base = f"{family_of(name)}Model"
-    if name == base or (name not in _rows() and family_of(name) not in families()):
-        return None
-    architecture = described(name)
-    embedding, outside = architecture.parts[0].name, [part for part in architecture.parts if part.outside]
-    if not architecture.prefix or embedding not in names or any(n.startswith(architecture.prefix) for n in names):
-        return None
-    tied = config.get("tie_word_embeddings", True) and bool(outside) and all(part.optional for part in outside)
-    there = any(part.name in names for part in outside) or any(map(_HEAD.match, names))
-    return None if tied or there else base
+    embedding = of or architecture.parts[0].name
+    in_block = next((part.name.partition("{")[0] for part in architecture.parts if part.per_block), "")
+    met = {name.removesuffix(embedding) for name in names if f".{name}".endswith(f".{embedding}")}
+
+    def rank(place: str) -> tuple[int, bool, int, str]:
+        found = {name[len(place + in_block) :].partition(".")[0] for name in names if name.startswith(place + in_block)}
+        return -len(found), not place.endswith(architecture.prefix), len(place), place
+
+    return sorted(met, key=rank if len(met) > 1 else len)
 
 
 def without_mlps(name: str) -> str | None:
@@ -278,11 +303,14 @@ def sees(config: Mapping[str, Any]) -> bool:
 # The lengths of axes, and every tensor that there should be ----------------------------------------------------------
 
 
-def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | None = None) -> dict[str, int]:
+def axis_sizes(
+    label: str, config: Mapping[str, Any], own: Mapping[str, str] | None = None, block: int | None = None
+) -> dict[str, int]:
     """Length of each symbolic axis according to the config; ``blocks`` counts the blocks.
 
     Axes that the config does not fix (the labels of a classifier) are left out. Errors name `label`. `own` are keys
-    that a family has for an axis, which come first.
+    that a family has for an axis, which come first. Where a config has a list, a length for each block, it is that of
+    `block`, and the largest where none is given.
     """
 
     def size(axis: str, *keys: str, default: int | None = None) -> int:
@@ -291,8 +319,8 @@ def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | N
                 if isinstance(value, list) and value:
                     if axis == "blocks":
                         value = len(value)  # the kind of each
-                    elif value.count(value[0]) == len(value):
-                        value = value[0]  # the same in each block
+                    elif all(isinstance(each, int) for each in value):
+                        value = max(value) if block is None or block >= len(value) else value[block]
                 if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST.get(axis, 10**9):
                     shown = one_line(repr(value), 60)
                     raise InvalidWeightsError(f"{label}: {key} in config.json must be a positive integer, not {shown}")
@@ -304,7 +332,7 @@ def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | N
         return default
 
     width = size("model", *KEYS["model"])
-    heads = size("query", "num_attention_heads", "n_head", "num_heads", "n_heads")
+    heads = size("query", *_QUERIES)
     head = size("head", "head_dim", "d_kv", default=max(1, width // heads))
     sizes = {
         "blocks": size("blocks", *KEYS["blocks"]),
@@ -313,11 +341,11 @@ def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | N
         "mlp": size("mlp", "intermediate_size_mlp", *KEYS["mlp"], default=4 * width),
         "head": head,
         "query": heads * head,
-        "key": size("key", "num_key_value_heads", default=heads) * head,
+        "key": size("key", *_KEYS, default=heads) * head,
         "pooled": width,
         "experts": 0,
     }
-    sizes["expert"] = size("expert", "moe_intermediate_size", "intermediate_size", default=sizes["mlp"])
+    sizes["expert"] = size("expert", *_EXPERT, default=sizes["mlp"])
     for axis, keys in {
         "positions": ("max_position_embeddings", "n_positions"),
         "types": ("type_vocab_size",),
@@ -331,6 +359,39 @@ def axis_sizes(label: str, config: Mapping[str, Any], own: Mapping[str, str] | N
         sizes["decoders"] = size("decoders", default=sizes["blocks"])
     sizes |= {axis: size(axis, key) for axis, key in own.items() if axis not in sizes}
     return {axis: length for axis, length in sizes.items() if own.get(axis) != ""}
+
+
+def sizes_by_block(
+    label: str, config: Mapping[str, Any], architecture: Architecture, n_blocks: int
+) -> dict[int, dict[str, int]]:
+    """Lengths of axes in the blocks whose lengths are not those of the whole: block -> axis -> length.
+
+    Raises
+    ------
+    InvalidWeightsError
+        As of `axis_sizes`; or a list has another number of lengths than there are blocks.
+    """
+    lists = {key: value for key, value in config.items() if isinstance(value, list) and len({*map(str, value)}) > 1}
+    keys = {*chain(*KEYS.values(), *_OTHER_KEYS), *architecture.keys.values()} - {*KEYS["blocks"]}
+    differing: dict[int, dict[str, int]] = {}
+    if varying := sorted(keys & lists.keys()):
+        for key in varying:
+            if len(lists[key]) != n_blocks:
+                raise InvalidWeightsError(
+                    f"{label}: {key} in config.json has {len(lists[key])} lengths for {n_blocks} blocks; give the "
+                    "config and the weights of one model"
+                )
+        whole = axis_sizes(label, config, architecture.keys)
+        for block in range(n_blocks):
+            here = axis_sizes(label, config, architecture.keys, block)
+            differing[block] = {axis: length for axis, length in here.items() if length != whole.get(axis)}
+    if architecture.wider and config.get(architecture.wider["flag"]):
+        last = config.get(architecture.wider["last"])
+        whole = axis_sizes(label, config, architecture.keys)
+        for block in range(n_blocks - (last if isinstance(last, int) else 0), n_blocks):
+            times = int(architecture.wider["times"])
+            differing.setdefault(block, {})[architecture.wider["axis"]] = times * whole[architecture.wider["axis"]]
+    return {block: lengths for block, lengths in differing.items() if lengths}
 
 
 def config_axis(axis: str) -> str:

@@ -5,6 +5,7 @@ by `Checkpoint.load_model`. Code that comes with a checkpoint is never run.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -19,13 +20,13 @@ from numpy.typing import NDArray
 
 from provlab import machine, plugins
 from provlab.errors import CheckpointError, InputError, one_line
-from provlab.files import cache_dir, sha256_file
-from provlab.reading import beside, diagnose, part, sources
-from provlab.reading.architectures import headless, sees
+from provlab.files import cache_dir, digest, sha256_file
+from provlab.reading import beside, diagnose, part, sources, tying
+from provlab.reading.architectures import sees
 from provlab.reading.counting import count_bytes
 from provlab.reading.files.container import is_weights
 from provlab.reading.held import once
-from provlab.reading.language import inferred, no_tokens
+from provlab.reading.language import headless, inferred, no_tokens
 from provlab.reading.local import LocalFiles
 from provlab.reading.steps import SharedRun
 from provlab.reading.weights import CONFIG, WeightFiles, read_json, side_files, tokenizer_files
@@ -49,7 +50,9 @@ def register_scheme(scheme: str, resolver: Callable[..., Path]) -> None:
 
 
 def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
-    """Whether checkpoints are one, byte for byte: where their hashes say so, files on this machine are hashed again.
+    """Whether checkpoints are one, byte for byte.
+
+    Where their hashes say so, of files or of tensors, files on this machine are hashed again.
 
     Raises
     ------
@@ -57,13 +60,14 @@ def identical(checkpoints: "Iterable[Checkpoint]") -> bool:
         A file is not the one that its remembered hash belongs to.
     """
     models = list(checkpoints)
-    if len({model.digest for model in models}) > 1:
+    same, contents = len({model.digest for model in models}) == 1, {model.content for model in models}
+    if not same and (len(contents) > 1 or contents == {None}):
         return False
     for model in models:
         for name in filter(model._files.here, model._decisive):
             if sha256_file(path := model._files.path(name)) != model._files.sha256(name):
                 raise CheckpointError(f"{path} changed unseen since it was hashed; delete {cache_dir() / 'hashes'}")
-    return True
+    return same
 
 
 def _hashes(files: "Files", names: list[str]) -> list[str]:
@@ -161,6 +165,8 @@ class Checkpoint:
         first = named[0] if isinstance(named, list) and named and isinstance(named[0], str) else ""
         if read := self._headless(first):
             yield f"The weights of {self.name} are those of {read}: the head of {first} is not there."
+        if contradiction := tying.declared(self.config).note:
+            yield f"config.json of {self.name} {contradiction}."
         for key, value in no_tokens(self.config).items():
             rows = self.config.get("vocab_size")
             yield (
@@ -264,7 +270,7 @@ class Checkpoint:
         Where the config has none, it is inferred from ``model_type`` and tensors.
         """
         named = self.config.get("architectures")
-        if named is None and (architecture := inferred(self.config, self.tensor_names)):  # few leave it out
+        if named in (None, []) and (architecture := inferred(self.config, self.tensor_names)):  # few leave it out
             return architecture
         if not isinstance(named, list) or not named or not isinstance(named[0], str):
             raise CheckpointError(
@@ -287,6 +293,24 @@ class Checkpoint:
         lines = [f"{name} {sha256}\n" for name, sha256 in hashes]
         lines += [f"part {self.piece}\n"] if self.piece else []
         return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @cached_property
+    def content(self) -> str | None:
+        """Hex SHA-256 over name, dtype, shape and SHA-256 of the bytes of each tensor, in the order of the names.
+
+        Two models whose tensors are the same have one, whatever order, shards or metadata their files have. None where
+        the files are no safetensors, are not all on this machine, or were read in part.
+        """
+        weights = self._as_stored
+        if self._merged or self.piece or (hashes := weights.hashes()) is None:
+            return None
+        infos = {name: weights.info(name) for name in hashes}
+        return digest([[name, infos[name].dtype, infos[name].shape, hashes[name]] for name in sorted(hashes)])
+
+    @property
+    def config_digest(self) -> str:
+        """Hex SHA-256 of the config, whatever the order of its keys and the spaces between them."""
+        return hashlib.sha256(json.dumps(self.config, sort_keys=True).encode()).hexdigest()
 
     @cached_property
     def tokenizer_digest(self) -> str | None:
@@ -313,7 +337,7 @@ class Checkpoint:
     @cached_property
     def _decisive(self) -> list[str]:
         """Names of the files that decide which model this is: the weights, and the config where there is one."""
-        return sorted({CONFIG, *self._as_stored.files} & self._files.names())
+        return sorted({*({CONFIG} & self._files.names()), *self._as_stored.files})
 
     @cached_property
     def rival(self) -> str:
@@ -346,6 +370,11 @@ class Checkpoint:
     def plain(self) -> bool:
         """Whether transformers reads the weight files as they are read here: safetensors without codes."""
         return self._weights.plain
+
+    @property
+    def written_by(self) -> str:
+        """The program that the header of the weights names: pt, mlx, ...; "" if none."""
+        return self._weights.written_by
 
     @property
     def renamed(self) -> dict[str, str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from provlab.reading.files.source import Files
 
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\.safetensors$")
+_INNER = 1000  # folders further down that are looked at
 _COMPARED = 2**26  # bytes of tensors that are compared with a pickle beside them
 
 #: ending of a file -> what it is, and what to give in its place
@@ -89,10 +90,16 @@ def unreadable(files: "Files", missing: str) -> str:
             which = f"{files.label}/{whole[0]}"
             return f"{files.label} has no model.safetensors, but {', '.join(whole[:3])}; give the path of one: {which}"
         return f"{files.label} has {shards[0]} but no model.safetensors.index.json; copy the index too"
-    root = getattr(files, "root", None)  # a folder that holds one checkpoint further down, such as a snapshot
-    inner = sorted(root.glob("**/config.json"))[:2] if root and not names else []
+    root = getattr(files, "root", None)  # a folder that holds checkpoints further down, such as a snapshot
+    inner = sorted(root.glob("**/config.json"))[:_INNER] if root and "config.json" not in names else []
     if len(inner) == 1:
         return f"{files.label} has no {missing}, but the folder {inner[0].parent} has; give that one"
+    if inner:
+        last = max(
+            inner, key=lambda path: ([int(number) for number in re.findall(r"\d+", path.parent.name)], path)
+        ).parent
+        shown = ", ".join(str(path.parent.relative_to(root)) for path in inner[:3]) + ", ..." * (len(inner) > 3)
+        return f"{files.label} holds several models, in {shown}; give the folder of one: {last}"
     return f"{files.label} has no {missing}; give the folder that holds it"
 
 

@@ -38,7 +38,7 @@ from provlab.reading import asking
 from provlab.reading.asking import NoRanges, OtherLength, Unreachable, endpoint
 from provlab.reading.files.container import is_weights, parts_of
 from provlab.reading.files.pickle_names import PICKLES
-from provlab.reading.local import hub_cache, remembered_sha256
+from provlab.reading.local import hashed, hub_cache, remembered_sha256
 from provlab.reading.weights import side_files
 
 _ID = re.compile(r"(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?P<inside>(?:/\w[\w.-]*)*)(?:@(?P<revision>[\w./-]+))?")
@@ -345,7 +345,7 @@ class HubFiles:
             start = self._part(name, 0, min(size, _START, max(8, size >> 11)))  # of a small file a small part
             length = 8 + int.from_bytes(start[:8].tobytes(), "little")
             if length > min(size, _MAX_HEADER + 8):
-                raise CheckpointError(f"{self.label}: {name} has no safetensors header; do not trust it")
+                raise CheckpointError(f"{self.label}: {name} has no header of safetensors; give another revision")
             return start[:length] if length <= len(start) else self._part(name, 0, length)
         return None
 
@@ -365,6 +365,10 @@ class HubFiles:
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file: of a large one as the hub lists it, without fetching it."""
         return self._listed(name).sha256 or remembered_sha256(self.path(name))
+
+    def tensor_hashes(self, name: str) -> dict[str, str] | None:
+        """Hex SHA-256 of the bytes of each tensor in a file here; None where it is no safetensors."""
+        return hashed(self.path(name)).tensors if self.here(name) else None
 
     def hash_known(self, name: str) -> bool:
         """Whether `sha256` reads no file: the hub lists the hashes."""

@@ -1,13 +1,17 @@
 """Checkpoints whose config does not name their class, and the language part of models that do more than language."""
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from provlab.errors import InvalidWeightsError, one_line
-from provlab.reading.architectures import classes, described, families
+from provlab.reading import tying
+from provlab.reading.architectures import class_of, classes, described, families, family_of
 
 #: of which a config may name several
 _SEVERAL = "eos_token_id"
+#: names of heads that no row of the table has
+_HEAD = re.compile(r"(qa_outputs|classifier|score)\.")
 
 
 def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
@@ -23,15 +27,26 @@ def inferred(config: Mapping[str, Any], names: Collection[str]) -> str | None:
         return None
     head = [part for part in described(name).parts if part.outside]
     needed = {part.name for part in head if not part.optional}
-    present = config.get("tie_word_embeddings", True) or any(part.name in names for part in head)
+    present = tying.declared(config).tied is not False or any(part.name in names for part in head)
     return name if present and needed <= set(names) else next(f"{f}Model" for f, c in families().items() if c == name)
 
 
-def class_of(model_type: object) -> str | None:
-    """Return the first class of the family that a ``model_type`` names; None for an unknown one."""
-    kind = _plain(str(model_type))
-    kinds = (kind, kind.removesuffix("model").removesuffix("text"))
-    return next((name for family, name in families().items() if _plain(family) in kinds), None)
+def headless(name: str, config: Mapping[str, Any], names: Collection[str]) -> str | None:
+    """Return the class of the base model, where a file holds no more than that of the class that its config names.
+
+    That is how encoders of sentences lie on the hub: saved as the base model, with the config of what it was begun
+    from. transformers draws the head at random. A head that is tied to the embedding is no tensor, and not missing.
+    """
+    base = f"{family_of(name)}Model"
+    if name == base or (name not in classes() and family_of(name) not in families()):
+        return None
+    architecture = described(name)
+    embedding, outside = architecture.parts[0].name, [part for part in architecture.parts if part.outside]
+    if not architecture.prefix or embedding not in names or any(n.startswith(architecture.prefix) for n in names):
+        return None
+    tied = tying.declared(config).tied is not False and bool(outside) and all(part.optional for part in outside)
+    there = any(part.name in names for part in outside) or any(map(_HEAD.match, names))
+    return None if tied or there else base
 
 
 def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,10 +66,6 @@ def no_tokens(config: Mapping[str, Any]) -> dict[str, Any]:
         return key != "pad_token_id" or not (isinstance(value, int) and isinstance(size, int) and value >= size)
 
     return {key: value for key, value in config.items() if key.endswith("_token_id") and not known(key, value)}
-
-
-def _plain(name: str) -> str:
-    return name.replace("-", "").replace("_", "").lower()
 
 
 def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -81,5 +92,4 @@ def language_part(name: str, config: Mapping[str, Any]) -> tuple[str, Mapping[st
                 raise InvalidWeightsError(
                     f"text_config in config.json is no config of {kind}: {one_line(error)}"
                 ) from error
-    tied = any(level.get("tie_word_embeddings", True) for level in (config, text))
-    return name, {**text, "tie_word_embeddings": tied}
+    return name, {**text, tying.KEY: tying.declared(config).tied}

@@ -15,6 +15,7 @@ from typing import Any
 
 from provlab import plugins
 from provlab.errors import InvalidWeightsError, UnknownArchitectureError
+from provlab.reading import tying
 from provlab.reading.architectures import Architecture, layouts
 from provlab.reading.part import EMBEDDING, PLACE, Part, in_blocks
 from provlab.reading.roles import Anatomy, Tensors
@@ -44,7 +45,7 @@ def by_tensors(
     for name, architecture in layouts():
         if not _fits(checkpoint.tensor_names, architecture):
             continue
-        if config.get("tie_word_embeddings") is False:
+        if not tying.declared(checkpoint.config).tied:
             architecture = _beheaded(checkpoint.tensor_names, architecture)
         try:
             anatomy = compared(checkpoint, name, architecture, config)
@@ -57,7 +58,7 @@ def by_tensors(
             why = str(error).removeprefix(checkpoint.name).lstrip(": ").partition(";")[0]
             reasons.append(f"{name}: {why}")
     if not readings:
-        instead = "" if hides else _part_instead(checkpoint)
+        instead = "" if hides else part_instead(checkpoint)
         why = f"nor is it read by its tensors as {reasons[0]}" if reasons else "and no known layout has its tensors"
         raise UnknownArchitectureError(f"{unknown}; {why}{instead}")
     best = max(readings, key=lambda anatomy: len(anatomy.parts))
@@ -87,7 +88,7 @@ def _beheaded(names: Iterable[str], architecture: Architecture) -> Architecture:
     return replace(architecture, parts=tuple(part for part in architecture.parts if part.name not in heads))
 
 
-def _part_instead(checkpoint: Tensors) -> str:
+def part_instead(checkpoint: Tensors) -> str:
     """Name blocks that can be compared alone, or the embedding; no advice where there are none."""
     by_shapes: Callable[[Tensors, Part], Anatomy] = plugins.reader("part", "a part").by_shapes
     fitting: list[str] = []

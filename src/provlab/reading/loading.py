@@ -113,9 +113,21 @@ def _loaded(checkpoint: Loadable, dtype: torch.dtype) -> Any:
     except Exception as error:  # transformers' own checks of a config raise errors of many kinds
         raise CheckpointError(f"{checkpoint.source} cannot be loaded: {one_line(error)}") from error
     model, report = loaded
-    if wrong := sorted(str(key) for key in (*report["missing_keys"], *report["mismatched_keys"])):
+    # a key alone, or with its shape in the file and that of the model
+    wrong = {
+        key if isinstance(key, str) else key[0]: key for key in (*report["missing_keys"], *report["mismatched_keys"])
+    }
+    if wrong:
+        name = min(wrong)
+        shapes = (
+            ""
+            if isinstance(wrong[name], str)
+            else " ({} in the file, {} by the config)".format(
+                *(" x ".join(map(str, shape)) for shape in wrong[name][1:3])
+            )
+        )
         raise InvalidWeightsError(
-            f"{checkpoint.source} has no {wrong[0]} of the shape that its config.json says; give the config and "
+            f"{checkpoint.source} has no {name} of the shape that its config.json says{shapes}; give the config and "
             "the weights of one model"
         )
     if any(p.ndim == 3 and any(n * p.itemsize % _ALIGNED for n in p.shape[1:]) for p in model.parameters()):
@@ -135,6 +147,7 @@ def _only_the_weights(checkpoint: Loadable) -> Iterator[Path]:
         folder = Path(name)
         if checkpoint.plain:
             for file, path in checkpoint.weight_paths().items():
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).symlink_to(path.resolve())
         else:
             tensors = {name: TensorInfo(checkpoint.shape(name), "float32") for name in checkpoint.tensor_names}

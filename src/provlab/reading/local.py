@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError
-from provlab.files import cache_dir, digest, sha256_file, write_json
+from provlab.files import cache_dir, digest, sha256_of_parts, write_json
 from provlab.reading.counting import count_bytes
 from provlab.reading.files.container import is_weights, parts_of, sets_of
 
@@ -24,22 +24,52 @@ _SHARD = re.compile(r"-\d{5}-of-\d{5}\.(safetensors|bin)$")
 _BIG = 1 << 20
 # A file written a moment ago may change again within one tick of its timestamp: not remembered yet.
 _SETTLED_SECONDS = 2.0
+_HEADER = 10**8  # bytes of a header of safetensors at most, by the format
 _SMALL = 2**24  # bytes of a file that is hashed also where only some units are read
+
+
+class Hashes(NamedTuple):
+    """Hex SHA-256 of a file, and of the bytes of each tensor in it by name; None where it is no safetensors."""
+
+    sha256: str
+    tensors: dict[str, str] | None
 
 
 def remembered_sha256(path: Path) -> str:
     """Hex SHA-256 of a file; that of a big file is remembered until the file changes."""
     path = path.resolve()
+    if remembered := _remembered(path, path.stat()):
+        return remembered.sha256
+    return hashed(path).sha256
+
+
+def hashed(path: Path) -> Hashes:
+    """SHA-256 of a file and of its tensors, from one reading; those of a big file are remembered until it changes."""
+    path = path.resolve()
     stat = path.stat()
-    if remembered := _remembered(path, stat):
+    if (remembered := _remembered(path, stat)) and remembered.tensors is not None:
         return remembered
     count_bytes("hashed", stat.st_size)
-    sha256 = sha256_file(path)
+    parts = _tensors(path)
+    sha256, tensors = sha256_of_parts(path, parts or {})
+    hashes = Hashes(sha256, None if parts is None else tensors)
     unchanged = _state(path, path.stat()) == _state(path, stat)
     if stat.st_size >= _BIG and unchanged and time.time() - stat.st_ctime > _SETTLED_SECONDS:
         with suppress(OSError):  # a cache that is full or cannot be written costs time, and nothing else
-            write_json(_sidecar(path, stat), _state(path, stat) | {"sha256": sha256})
-    return sha256
+            write_json(_sidecar(path, stat), _state(path, stat) | hashes._asdict())
+    return hashes
+
+
+def _tensors(path: Path) -> dict[str, tuple[int, int]] | None:
+    """Where the bytes of each tensor of a safetensors file begin and end in it; None for any other file."""
+    try:
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            header: Any = json.loads(stream.read(length)) if length <= min(_HEADER, path.stat().st_size) else []
+        ends = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
+        return {name: (8 + length + int(start), 8 + length + int(end)) for name, (start, end) in ends.items()}
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        return None
 
 
 def _state(path: Path, stat: os.stat_result) -> dict[str, Any]:
@@ -52,14 +82,14 @@ def _sidecar(path: Path, stat: os.stat_result) -> Path:
     return cache_dir() / "hashes" / f"{digest(_state(path, stat))}.json"
 
 
-def _remembered(path: Path, stat: os.stat_result) -> str | None:
-    """Return the remembered hash of a resolved path in this state, None if there is none."""
+def _remembered(path: Path, stat: os.stat_result) -> Hashes | None:
+    """Return the remembered hashes of a resolved path in this state, None if there are none."""
     if stat.st_size < _BIG:
         return None
     try:
         remembered = json.loads(_sidecar(path, stat).read_text(encoding="utf-8"))
         if all(remembered.get(k) == v for k, v in _state(path, stat).items()):
-            return str(remembered["sha256"])
+            return Hashes(str(remembered["sha256"]), remembered.get("tensors"))
     except (OSError, ValueError, AttributeError, KeyError):
         pass  # absent or damaged: computed again
     return None
@@ -185,6 +215,10 @@ class LocalFiles:
         """Hex SHA-256 of a file; of its place and state where it is read in part."""
         path = self.path(name).resolve()
         return digest(_state(path, path.stat())) if self.in_part(name) else remembered_sha256(path)
+
+    def tensor_hashes(self, name: str) -> dict[str, str] | None:
+        """Hex SHA-256 of the bytes of each tensor in a file; None where it is no safetensors, or read in part."""
+        return None if self.in_part(name) else hashed(self.path(name)).tensors
 
     def hash_known(self, name: str) -> bool:
         """Whether `sha256` reads no file: its hash is remembered, or not needed."""

@@ -140,6 +140,8 @@ class Anatomy:
         What the model reads.
     first_position
         The row of the table of positions at which a sequence begins.
+    norm_offset
+        What the norms add to their weights before multiplying; 0 where the file keeps them with it.
     part_name
         Name of the part of a model that was read by its shapes alone (`provlab.reading.part`); else None.
     """
@@ -156,6 +158,7 @@ class Anatomy:
     named: str | None = None
     inputs: str = "tokens"
     first_position: int = 0
+    norm_offset: float = 0.0
     part_name: str | None = None
 
     @cached_property

@@ -160,6 +160,13 @@ def usable_tokenizer(source: str, files: Sequence[str] = ()) -> Iterator[None]:
     except BaseException as error:  # a panic is no `Exception`
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
+        if "trust_remote_code" in str(error):
+            raise CheckpointError(
+                f"{source} has no usable tokenizer: it is made by code of its own, which is never run; put a "
+                "tokenizer.json beside its files, as save_pretrained of a fast tokenizer writes it"
+            ) from error
+        if isinstance(error, KeyError):
+            error = ValueError(f"a file of it lacks {error}; copy it again")
         made_from = f"; of its files there are {', '.join(files)}" if files else ""
         raise CheckpointError(f"{source} has no usable tokenizer: {one_line(error, 160)}{made_from}") from error
 

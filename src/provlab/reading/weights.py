@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, UnknownArchitectureError
 from provlab.reading import declared, diagnose
-from provlab.reading.architectures import described, family_of, sees
+from provlab.reading.architectures import described, family_of, places, sees
 from provlab.reading.counting import count_bytes
 from provlab.reading.files.container import FORMATS, Container, TensorInfo, parts_of, sets_of
 from provlab.reading.files.dtypes import itemsize, values
@@ -99,8 +99,7 @@ def _outer(names: Collection[str], config: Mapping[str, Any]) -> str:
         architecture = described(named[0])
     except UnknownArchitectureError:
         return ""
-    embedding = architecture.parts[0].name
-    met = [name.removesuffix(embedding) for name in sorted(names, key=len) if f".{name}".endswith(f".{embedding}")]
+    met = places(architecture, names)
     _refuse_two(met, names)
     before = next(iter(met), "").removesuffix(architecture.prefix)
     if before and not before.endswith(".") and architecture.prefix != "model.":
@@ -212,8 +211,10 @@ class WeightFiles:
         self.index = () if self._map is None else (first,)
         self.files = tuple(parts_of(first, names) if self._map is None else sorted({*self._map.values()}))
         for name in self.files:
-            if name not in names:
-                raise CheckpointError(f"{source.label}: {first} needs {name}, which is missing; copy it again")
+            root = getattr(source, "root", None)  # a folder on this machine, where shards may lie further down
+            if name not in names and not ("/" in name and root and (root / name).is_file()):
+                further = ", or download the whole folder and give that" * ("/" in name and root is None)
+                raise CheckpointError(f"{source.label}: {first} needs {name}, which is missing; copy it again{further}")
         if config is None and (config := self._container(self.files[0]).config) is None:
             raise _unreadable(source, CONFIG)
         self.config = config
@@ -289,6 +290,11 @@ class WeightFiles:
         """The kinds of codes as which weights are stored, sorted; empty where all are stored as they are."""
         return sorted({info.stored for container in self._opened.values() for info in container.header.values()} - {""})
 
+    @property
+    def written_by(self) -> str:
+        """The program that the first file's header names: pt, mlx, ...; "" if none."""
+        return str(getattr(self._container(self.files[0]), "written_by", ""))
+
     def header(self, file: str) -> Mapping[str, TensorInfo]:
         """Shapes and dtypes of the tensors in one file, by their names there.
 
@@ -339,6 +345,15 @@ class WeightFiles:
             return torch.empty(info.shape, dtype=getattr(torch, info.dtype))
         return torch.from_numpy(content).view(getattr(torch, info.dtype)).reshape(info.shape)
 
+    def hashes(self) -> dict[str, str] | None:
+        """Hex SHA-256 of the bytes of each tensor in the files, by its usual name; None where that is not known."""
+        if self.format.reader != FORMATS[0].reader:
+            return None
+        of_files = {file: self._source.tensor_hashes(file) for file in self.files}
+        if any(hashes is None for hashes in of_files.values()):
+            return None
+        return {usual: (of_files[file] or {})[name] for usual, (file, name) in self._places.items()}
+
     def _read(self, name: str, rows: range | None = None) -> tuple[NDArray[np.uint8], TensorInfo]:
         """Read the bytes of one tensor, or of some rows of it, and count them."""
         content, info = self._content(name, rows), self.info(name)
@@ -372,9 +387,11 @@ def _weight_map(source: "Files", index: str) -> dict[str, str]:
     for tensor, shard in table.items():
         if not isinstance(shard, str) or not shard:
             raise CheckpointError(f"{source.label}: {index} gives no file name for {tensor}; copy it again")
-        if shard != PurePosixPath(shard).name or "\\" in shard or shard == "..":
+        place = PurePosixPath(shard)  # a folder further down is in the folder
+        if place.is_absolute() or ".." in place.parts or "\\" in shard or str(place) != shard:
             raise CheckpointError(
-                f"{source.label}: {index} points outside the folder, to {shard!r}; do not trust this checkpoint"
+                f"{source.label}: {index} points outside the folder, to {shard!r}, and files in it alone are read; "
+                "put that file into the folder, and its name there into the index"
             )
     return table
 

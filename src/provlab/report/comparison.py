@@ -1,6 +1,7 @@
 """What the statistics say of one pair: text, a table and a picture in a notebook, a frame, JSON for machines."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,24 @@ if TYPE_CHECKING:
     from provlab.plots import Figure
 
 TONES = {NOT_REJECTED: QUIET, UNTESTED: OPEN}  # of a card; all other outcomes find a relation
+#: of the table of tensors that differ
+CHANGES = ("tensors that differ", "where", "of the weights", "numbers that differ", "relative change")
 HEADER = ("statistic", "log10 p", "paper's", "floor", "value", "agree", "reads")
 
 
+@dataclass(frozen=True)
 class Comparison(Tested):
     """What the statistics say of one pair; shows itself in a notebook, prints as text.
 
-    Attributes as of `provlab.report.family.Tested`.
+    Attributes
+    ----------
+    changes : tuple of dict
+        Which roles differ, and by how much (`provlab.reading.changes`); empty where that was not asked.
+
+    The others are those of `provlab.report.family.Tested`.
     """
+
+    changes: tuple[dict[str, Any], ...] = ()
 
     def to_frame(self) -> "pd.DataFrame":
         """One row per statistic.
@@ -82,7 +93,25 @@ class Comparison(Tested):
         for name, text in self.assumptions().items():
             assumed.setdefault(text, []).append(name)
         lines = [f"{', '.join(names)}: {text}" for text, names in assumed.items()]
-        return [table, self.verdict(), views.Listed("Assumed by", lines)]
+        return [table, self.verdict(), *self._changed(), views.Listed("Assumed by", lines)]
+
+    def _changed(self) -> list[views.Part]:
+        """Table of the roles that differ, the largest change first, and those that do not."""
+        differing = [row for row in self.changes if row["differing"]]
+        if not differing:
+            return []
+        rows = [
+            (
+                row["role"],
+                row["where"] or "all",
+                f"{row['share']:.1%}",
+                f"{row['differing']:.1%}",
+                f"{row['relative']:.3g}",
+            )
+            for row in differing
+        ]
+        alike = [row["role"] for row in self.changes if not row["differing"]]
+        return [views.Table(CHANGES, rows, right=(2, 3, 4)), *[f"The same in both: {', '.join(alike)}."] * bool(alike)]
 
     def card(self) -> Card:
         """The outcome, each test with a bar to its floor, and what qualifies it, in a line or two each."""
@@ -120,6 +149,8 @@ class Comparison(Tested):
             **self.header("provlab.compare/1"),
             "statistics": {record.statistic: views.record_json(record) for record in self.records},
             "outcome": self.outcome,
+            "coverage": dict(zip((m["source"] for m in self.models), self._verdict.coverage, strict=True)),
+            "changes": list(self.changes),
             "verdict": self.verdict(),
             "assumptions": self.assumptions(),
         }

@@ -16,12 +16,12 @@ from provlab.report.family import LEVEL
 from provlab.statistics.base import Evidence
 from provlab.statistics.flaws import Flaw
 
-IDENTICAL, SAME = "identical", "same function"
+IDENTICAL, EQUAL, SAME = "identical", "equal in content", "same function"
 REJECTED, ROWS, ORDER = "rejected", "rows of one origin", "by order alone"
 NOT_REJECTED, UNTESTED = "not rejected", "could not be tested"
-OUTCOMES = (IDENTICAL, SAME, REJECTED, ROWS, ORDER, NOT_REJECTED, UNTESTED)
+OUTCOMES = (IDENTICAL, EQUAL, SAME, REJECTED, ROWS, ORDER, NOT_REJECTED, UNTESTED)
 #: what `--fail-on rejected` stands for: outcomes that no order and no copied row brings about
-REJECTIONS = (IDENTICAL, SAME, REJECTED)
+REJECTIONS = (IDENTICAL, EQUAL, SAME, REJECTED)
 
 #: what agrees -> the outcome; the first that a test names counts
 _NAMED: dict[Evidence, str] = {"units": REJECTED, "rows": ROWS, "order": ORDER}
@@ -38,7 +38,8 @@ class Test:
     evidence : str
         What agrees where it rejects: "units" in any order, an "order", or "rows".
     reads : frozenset of str
-        What a disguise of this pair may spoil: "text", and "places" where only blocks of one index met.
+        What a disguise of this pair may spoil: "text", "places" where only blocks of one index met, and "parts", since
+        no test reads tensors without a role.
     log10_p, reach : float
         Its p, and the smallest that it could have been on this pair; both corrected over the tests read together.
     """
@@ -76,6 +77,7 @@ def decide(
     beside: Sequence[Test] = (),
     kin: Collection[str] = (),
     same: bool = False,
+    equal: bool = False,
     identical: bool = False,
 ) -> Decision:
     """Bring the tests of one pair to an outcome.
@@ -90,14 +92,15 @@ def decide(
         Tests that a test declared beforehand left as description. They may bear out what rejects, and decide nothing.
     kin : collection of str
         Figures, no tests, that are those of related models: where one stands nobody is acquitted.
-    same, identical : bool
-        Whether the two compute one function, or are the same files.
+    same, equal, identical : bool
+        Whether the two compute one function, hold the same tensors, or are the same files.
     """
     hits = tuple(test for test in tests if test.rejects)
     through = tuple(test for test in tests if test.able and all(seen(flaw, test) for flaw in disguises))
     agree = {test.evidence for test in hits} | {test.evidence for test in beside if test.rejects and hits}
     ladder = [
         (identical, IDENTICAL),
+        (equal, EQUAL),
         (same, SAME),
         *((evidence in agree, outcome) for evidence, outcome in _NAMED.items()),
         (through and not kin, NOT_REJECTED),

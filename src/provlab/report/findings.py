@@ -21,7 +21,19 @@ from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
 from provlab.report.card import joined
-from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, OUTCOMES, REJECTED, ROWS, SAME, UNTESTED, Test, seen
+from provlab.report.decide import (
+    EQUAL,
+    IDENTICAL,
+    NOT_REJECTED,
+    ORDER,
+    OUTCOMES,
+    REJECTED,
+    ROWS,
+    SAME,
+    UNTESTED,
+    Test,
+    seen,
+)
 from provlab.report.family import LEVEL, FamilyOfTests, why_none
 from provlab.report.outcome import ALIKE, PLACES, RELATED_STREAM, PairEvidence, reads_text
 from provlab.statistics import flaws
@@ -32,10 +44,14 @@ WORDS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("words
 #: labels of a card, in their order; its first line and its table say what [answer] and [tested] do
 LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: outcome -> its key in the table of words
-KEYS = dict(zip(OUTCOMES, ("identical", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True))
+KEYS = dict(
+    zip(OUTCOMES, ("identical", "equal", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True)
+)
 NAMES = {key: outcome for outcome, key in KEYS.items()}
 #: agreeing units of related models of the zoo write this share of the output of either, and more
 LEAST_OF_KIN: float = quoted("joined").numbers["least"]
+
+_PLACES = 3  # of unread tensors that are named
 
 Finding = tuple[str, str]
 Reason = TypeVar("Reason", bound=Hashable)
@@ -123,6 +139,8 @@ class Verdict:
     def _find(self) -> list[Finding]:
         if self.outcome == IDENTICAL:
             return []
+        if self.outcome == EQUAL:
+            return self._equal()
         return [
             *self._opening(),
             *self._why(),
@@ -132,6 +150,7 @@ class Verdict:
             *self._causes(),
             *self._advice(),
             *self._missing(),
+            *self._looked(),
             *self._mind(),
             *self._hiding(),
         ]
@@ -157,6 +176,11 @@ class Verdict:
         }
         return say("tested", "same", **same) + (say("tested", "hit", **tests) or say("tested", "no_hit", **tests))
 
+    def _equal(self) -> list[Finding]:
+        """What else than the files differs between two models of the same tensors."""
+        configs = {model.get("config") for model in self._models}
+        return [*say("mind", "configs", len(configs) > 1), *_of_models(self._models)]
+
     def _why(self) -> list[Finding]:
         """Why nobody is acquitted, where nothing rejects."""
         if self.outcome != UNTESTED:
@@ -171,6 +195,7 @@ class Verdict:
             *say("why", "phi_jsd", "phi_jsd" in kin, value=outputs, share=share, bound=most),
             *_all(say("why", "unread", name=name, losses=losses) for name, losses in unread.items()),
             *_all(say("why", "lent", not losses, name=name) for name, losses in unread.items()),
+            *_all(say("why", "parts", **self._unlooked(name, of)) for name, of in pair.unlooked.items()),
             *say("why", "hiding", ways="; ".join(self._ways())),
             *_all(say("why", "closed", closed=flaw.closed) for flaw, _ in self._fooling),
         ]
@@ -293,6 +318,61 @@ class Verdict:
             for reason, names in _by_reason(pairs).items()
         )
 
+    def _unlooked(self, name: str, hidden: Mapping[str, int]) -> dict[str, str | list[str]]:
+        """Facts on hidden units that no test reads, those of most numbers first."""
+        numbers = next(model["coverage"]["numbers"] for model in self._models if model.get("name") == name)
+        places = sorted(hidden, key=hidden.__getitem__, reverse=True)
+        more = [f"{len(places) - _PLACES} more"] * (len(places) > _PLACES)
+        return {"name": name, "share": _share(sum(hidden.values()) / numbers), "places": [*places[:_PLACES], *more]}
+
+    @property
+    def coverage(self) -> list[dict[str, Any]]:
+        """For each model: share of its weights that each test which could have rejected compared, and that none did.
+
+        Keys: ``compared``, by test; ``unlooked``, by what the weights are.
+        """
+        told: list[dict[str, Any]] = []
+        for model in self._models:
+            of, depth = model.get("coverage") or {"numbers": 0, "roles": {}, "unnamed": {}}, model.get("blocks") or 0
+            shares = {test.name: self._compared(test.name, of["roles"], depth) for test in self._able}
+            left: Counter[str] = Counter()
+            for role, size in of["roles"].items():
+                left[_kind(role)] += round(size - max((each.get(role, 0.0) for each in shares.values()), default=0.0))
+            left["no role"] = sum(of["unnamed"].values())
+            numbers = max(of["numbers"], 1)
+            told.append(
+                {
+                    "compared": {name: round(sum(each.values()) / numbers, 4) for name, each in shares.items()},
+                    "unlooked": {kind: round(size / numbers, 4) for kind, size in left.most_common() if size > 0},
+                }
+            )
+        return told
+
+    def _looked(self) -> list[Finding]:
+        """What share of the weights each test that could have rejected compared, and what none of them did."""
+        said: dict[tuple[str, ...], list[str]] = {}
+        for model, of in zip(self._models, self.coverage, strict=True):
+            tests, parts = ([f"{name} {_share(share)}" for name, share in of[key].items()] for key in of)
+            facts = ", ".join(tests) or "none", _share(sum(of["unlooked"].values())), ", ".join(parts)
+            said.setdefault(facts, []).append(str(model.get("name")))
+        return _all(
+            say("looked at", "read", name=" and ".join(names), tests=tests, share=share, parts=parts)
+            for (tests, share, parts), names in said.items()
+        )
+
+    def _compared(self, name: str, roles: Mapping[str, int], depth: int) -> dict[str, float]:
+        """How many numbers of each role a test compared: of those that it looks at, in the blocks that it read."""
+        outcome = self._pair.outcomes[name]
+        kinds = flaws.LOOKS.get(name) or [role.partition(".")[0] for role in registry.get(name).roles or ()]
+        in_place = outcome.detail.all_blocks is None and any(block.block is not None for block in outcome.blocks)
+        read = sum(not block.left_out for block in outcome.blocks) / depth if in_place and depth else 1.0
+        whole = kinds == ["blocks"]
+        return {
+            role: size * min(read, 1.0)
+            for role, size in roles.items()
+            if role in kinds or (whole and _kind(role) not in ("embedding", "head"))
+        }
+
     def _with_names(self, reason: str) -> str:
         """Put the models' names into a reason that speaks of the first and the second."""
         for which, model in zip(("the first", "the second"), self._models, strict=True):
@@ -402,6 +482,21 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
 
 _SAID_OF_MODELS = ("name", "source", "rival", "architecture", "read_as", "language_part")
+
+
+def _kind(role: str) -> str:
+    """Return what a role is, in a word."""
+    if role in ("gate", "up", "down") or role.startswith(("gate_", "up_", "down_")):
+        return "MLPs"
+    if role.endswith("norm"):
+        return "norms"
+    attends = ("query", "key", "value", "output")
+    return "attention" if role.removeprefix("cross_") in attends else role.replace("_", " ")
+
+
+def _share(share: float) -> str:
+    """Write a share of the weights."""
+    return f"{share:.0%}" if share >= 0.01 else "under 1%"
 
 
 def _by_reason(pairs: Iterable[tuple[str, Reason]]) -> dict[Reason, list[str]]:

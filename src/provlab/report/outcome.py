@@ -19,7 +19,7 @@ from provlab.statistics import flaws
 from provlab.statistics.base import UNCALIBRATED
 from provlab.statistics.results import Outcome
 
-TEXT, PLACES = flaws.OF_PAIR  # what a disguise of a pair spoils
+TEXT, PLACES, PARTS = flaws.OF_PAIR  # what a disguise of a pair spoils
 
 #: outputs are equal up to rounding if they differ by no more than so many times a model's own; nine exact disguises
 #: of a zoo model differed by 0 to 2 times
@@ -88,13 +88,14 @@ class PairEvidence:
             beside=self.beside,
             kin=self.kin,
             same=self.same_function,
+            equal=a.get("content") is not None and a["content"] == b.get("content"),
             identical="digest" in a and a["digest"] == b.get("digest"),
         )
 
     @cached_property
     def disguises(self) -> list[flaws.Flaw]:
         """Those without a cost that are open here: that blocks were moved is so for tests that met them in place."""
-        of_pair = {TEXT: bool(self.unread), PLACES: True}
+        of_pair = {TEXT: bool(self.unread), PLACES: True, PARTS: bool(self.unlooked)}
         return [*(flaw for what, flaw in flaws.OF_PAIR.items() if of_pair[what] and not flaw.cost), *flaws.FREE]
 
     @cached_property
@@ -116,6 +117,16 @@ class PairEvidence:
             str(model.get("name")): losses
             for model, losses in zip(self.models, measured, strict=True)
             if (losses[0] >= losses[-1] if losses else model.get("lent_ids"))
+        }
+
+    @cached_property
+    def unlooked(self) -> Mapping[str, Mapping[str, int]]:
+        """Models with hidden units that no test reads, as many as in a whole block: name -> their numbers by place."""
+        counts = {str(model.get("name")): model.get("coverage") or {} for model in self.models}
+        return {
+            name: of["hidden"]
+            for name, of in counts.items()
+            if of and sum(of["hidden"].values()) >= max(of["block"], 1)
         }
 
     @property
@@ -164,7 +175,7 @@ def _test(name: str, outcome: Outcome, depth: int, log10_p: float, reach: float)
     statistic = registry.get(name)
     in_place = outcome.detail.all_blocks is None and any(block.block is not None for block in outcome.blocks)
     moved = in_place and max(len(outcome.blocks), depth) >= flaws.OF_PAIR[PLACES].blocks
-    spoilt = {TEXT: reads_text(name), PLACES: moved}
+    spoilt = {TEXT: reads_text(name), PLACES: moved, PARTS: True}  # none reads what has no role
     reads = frozenset(what for what, may_be in spoilt.items() if may_be)
     return Test(name, statistic.evidence, reads, float(log10_p), float(reach))
 

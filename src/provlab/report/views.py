@@ -40,6 +40,8 @@ def describe(source: str, checkpoint: Checkpoint) -> dict[str, Any]:
         "architecture": checkpoint.architecture,
         "commit": checkpoint.commit,
         "digest": checkpoint.digest,
+        "content": checkpoint.content,
+        "config": checkpoint.config_digest,
         "files": checkpoint.files(),
         "not_verified": checkpoint.unverified,
         "rival": checkpoint.rival,

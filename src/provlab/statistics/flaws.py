@@ -25,8 +25,8 @@ class Flaw:
     cost
         To the adversary; "" for none.
     spoils, closed
-        Of a disguise that hides from all tests that read this ("text", or "places"), whatever their names: what it
-        spoils, and how it is shut out.
+        Of a disguise that hides from all tests that read this ("text", "places" or "parts"), whatever their names:
+        what it spoils, and how it is shut out.
     blocks
         The fewest that a model has which is disguised so.
     """
@@ -56,6 +56,8 @@ FREE = tuple(flaw for flaw in DISGUISES if not flaw.cost)
 OF_PAIR = {row["spoils"]: Flaw.read(row) for row in _TABLE["of_pair"]}
 #: statistic -> what two models must have to be read by it; in the order of advice
 NEEDS: dict[str, list[str]] = _TABLE["needs"]
+#: statistic -> the roles of tensors that it compares
+LOOKS: dict[str, list[str]] = _TABLE["looks"]
 #: tests one to one cannot see units that were spread where one model has more than so many times the other's: a copy
 #: that writes each unit over two or more has twice as many, and the zoo's models of one width the same number.
 #: phi_match knows what units write, and asks how many more could be those that matter

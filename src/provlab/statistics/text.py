@@ -83,8 +83,12 @@ def shared_tokens(models: Iterable[Model], options: Options) -> tuple[tuple[int,
     drawn at random: any inputs will do where two models are independent.
     """
     # one tokenizer gives other inputs to a model that lacks the embeddings of some of its tokens
-    made = {(model.checkpoint.tokenizer_digest, model.anatomy.vocab_size): model for model in models}
-    bare = next((model for (digest, _), model in made.items() if digest is None), None)
+    # nor does one of the same files cut alike for each kind of model: transformers goes by that, too
+    made = {
+        (model.checkpoint.tokenizer_digest, model.checkpoint.config.get("model_type"), model.anatomy.vocab_size): model
+        for model in models
+    }
+    bare = next((model for (digest, *_), model in made.items() if digest is None), None)
     known = {key: model for key, model in made.items() if key[0] is not None}
     needed = options.n_sequences * options.sequence_length
     if bare is None and len(known) < 2:

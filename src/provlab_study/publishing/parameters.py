@@ -21,6 +21,7 @@ import yaml
 
 from provlab import provenance, schema
 from provlab.errors import ParameterError, one_line
+from provlab.reading.diagnose import content
 
 # what an annotation in a parameters cell may be; no expression is ever evaluated
 TYPES: dict[str, Any] = {
@@ -130,6 +131,8 @@ def cells_of(path: Path) -> list[tuple[str, list[str]]]:
     except KeyError as error:
         raise ParameterError(f"{path} is no notebook that can be read (it lacks {error}); restore it") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        if what := content(path):
+            raise ParameterError(f"{path} is no notebook that can be read: {what}") from error
         raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
 
 

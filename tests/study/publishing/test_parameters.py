@@ -137,3 +137,10 @@ def test_a_file_that_is_no_notebook(tmp_path, content):
         checked(path, {"seed": 1})
     assert "\n" not in str(refused.value)
     assert runner.stamp_of(path) is None
+
+
+def test_a_notebook_that_git_did_not_fetch_names_the_command_that_does(tmp_path):
+    path = tmp_path / "x.ipynb"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    with pytest.raises(ParameterError, match="it is a pointer of Git LFS, not the file itself: run git lfs pull"):
+        checked(path, {"seed": 1})

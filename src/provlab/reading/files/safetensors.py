@@ -26,8 +26,10 @@ class SafetensorsFile:
         """
         self._source, self._file = source, file
         self.header: dict[str, TensorInfo] = {}
+        self.written_by = ""  # the program that the file's header names: pt, mlx, ...
         try:
             with source.with_header(file) as path, safe_open(path, framework="numpy") as stream:
+                self.written_by = (stream.metadata() or {}).get("format", "")
                 with path.open("rb") as content:
                     start = 8 + int.from_bytes(content.read(8), "little")
                 for name in stream.offset_keys():

@@ -40,6 +40,9 @@ class Files(Protocol):
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of a file."""
 
+    def tensor_hashes(self, name: str) -> dict[str, str] | None:
+        """Hex SHA-256 of the bytes of each tensor in a file on this machine; None where that is not known."""
+
     def hash_known(self, name: str) -> bool:
         """Whether `sha256` reads no file."""
 
