@@ -61,6 +61,13 @@ class Rows:
         speaks = np.bitwise_count(self.kept[a] | self.kept[b]).sum(axis=1) >= LEAST
         return (lacked >= LEAST) & speaks & self.readable[a] & self.readable[b]
 
+    def beyond(self, a: int, y: int, b: int) -> int:
+        """How many rows a shares with y and b does not share with it; 0 if fewer than `LEAST`, or if b is unread."""
+        if not (self.readable[a, y] and self.readable[b, y]):
+            return 0
+        count = int(np.bitwise_count(self.kept[a, y] & ~self.kept[b, y]).sum())
+        return count if count >= LEAST else 0
+
     def later(self, a: int, b: int) -> int:
         """1 if b is later than a, -1 if earlier, 0 if the clock is silent."""
         if np.bitwise_count(self.kept[a, b]).sum() < LEAST or abs(self.factor[a, b]) <= self.silence[a, b]:
