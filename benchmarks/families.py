@@ -1,7 +1,7 @@
 """What `provlab tree` says of families of known truth: right, order, abstained and wrong, by how a model was made.
 
-``python benchmarks/families.py grow POOL --seeds 0 1 2`` trains a base and its tunes (`TRAINED`) for each seed, and derives
-the models of `DERIVED` from them, each with its true parents. ``python benchmarks/families.py judge POOL`` asks
+``python benchmarks/families.py grow POOL --seeds 0 1 2`` trains a base and its tunes (`TRAINED`) for each seed, and
+derives the models of `DERIVED` from them, each with its true parents. ``python benchmarks/families.py judge POOL`` asks
 `provlab.tree` about lists of them: each derived model with its base and parents, without the base, without one parent,
 without both, and with a child of it; and lists of trained models alone. ``--csv FILE`` adds one row for each kind and
 list, with day and commit; ``--wrong`` prints each wrong statement.
@@ -38,7 +38,8 @@ Pool = dict[str, Tensors]
 #: name -> parent, steps: tunes of one base, their tunes, a snapshot, one of few steps, and the base's own parent
 TRAINED = {
     "root": (None, 120), "base": ("root", 60), "a": ("base", 60), "b": ("base", 80), "c": ("base", 30),
-    "a1": ("a", 50), "a2": ("a1", 50), "b1": ("b", 40), "uncle": ("root", 70), "long": ("base", 160), "short": ("base", 12),
+    "a1": ("a", 50), "a2": ("a1", 50), "b1": ("b", 40), "uncle": ("root", 70), "long": ("base", 160),
+    "short": ("base", 12),
 }  # fmt: skip
 
 
@@ -229,7 +230,8 @@ def statements(forest: "provlab.Forest", names: dict[str, str], truth: dict) -> 
             made = b in mixed or any(m in mixed for m in above[b])
             yield "merge", "right" if made and down and not same else "wrong", words
         elif edge.relation == "combination":
-            yield "combination", "abstained" if {a, b} & mixed or (above[a] | above[b]) & mixed else "wrong", words
+            members = {b, *(names[e.a] for e in forest.edges if e.relation == "combination" and e.b == edge.b)}
+            yield "combination", "abstained" if members & mixed else "wrong", words
         elif edge.relation == "bridge":
             yield "bridge", "wrong" if (above[a] | {a}) & (above[b] | {b}) else "right", words
         elif edge.relation == "descends":
@@ -261,7 +263,7 @@ OUTCOMES = ("right", "order", "abstained", "wrong")
 
 
 def judge(folder: Path, only: str, *, wrong: bool) -> Counter[tuple[str, str, str, str]]:
-    """Ask about all lists of one seed: (kind, pattern, statement, outcome) -> count; families are counted as ``lists``."""
+    """Ask about all lists of one seed: (kind, pattern, statement, outcome) -> count; ``lists`` counts the lists."""
     truth = json.loads((folder / "truth.json").read_text())
     counts: Counter[tuple[str, str, str, str]] = Counter()
     store = Store(folder / "records" / Path(provlab.__file__).parents[2].name)
@@ -327,7 +329,9 @@ def main() -> None:
         rows = sorted({key[:3] for key in total if key[3]})
         known = arguments.csv.exists()
         root = Path(provlab.__file__).parents[2]
-        commit = subprocess.run(["git", "-C", root, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout
+        commit = subprocess.run(
+            ["git", "-C", root, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+        ).stdout
         about = [commit.strip(), str(datetime.date.today()), " ".join(map(str, arguments.seeds))]
         with arguments.csv.open("a", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")

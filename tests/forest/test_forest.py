@@ -387,7 +387,7 @@ def test_a_forest_from_files(family, tmp_path):
     assert edges["d", "mean"].numbers["share"] == pytest.approx(0.75, abs=1e-5)
     assert [short[m] for m in result.families[0].root_set] == ["a"]
     content = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert content["schema"] == "provlab.tree/2"
+    assert content["schema"] == "provlab.tree/3"
     edges = [e for f in content["families"] for e in f["edges"]]
     assert {(e["relation"], e["parent"]) for e in edges} == {("later", "may not be given"), ("merge", "shown")}
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}

@@ -12,7 +12,7 @@ the others, and if it fails for all but one, that one was. It supposes that trai
 see, and that nobody copied rows back.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -23,6 +23,7 @@ from provlab.forest.merges import COARSE, GAIN, ROUNDING, Distances
 from provlab.forest.rows import Rows
 
 MOST = 7  # members of one circuit
+CANCELS = 1e-4  # of shares, what is left of them in kept rows, up to which they cancel
 ENOUGH = 0.5  # least share of its tensors that a model shares with others of one search
 Matrix = NDArray[np.float64]
 
@@ -127,25 +128,29 @@ def _circuits(distances: Distances, some: Sequence[int]) -> Iterator[Circuit]:
             return
 
 
-def may_be_made(members: Sequence[int], rows: Rows) -> list[int]:
-    """Those of some models, one of which was made of the others, for which rows do not exclude that it was."""
-    return [m for m in members if not _excluded(m, [k for k in members if k != m], rows)]
+def may_be_made(circuit: Circuit, rows: Rows) -> list[int]:
+    """Those members of a circuit for which rows do not exclude that they were made of the others."""
+    return [m for m in circuit.members if made_of(m, circuit.shares(m), rows)]
 
 
-def made_of(m: int, others: Sequence[int], rows: Rows) -> bool:
-    """Whether rows leave it open that m was made of all of these others, whatever the way."""
-    return not _excluded(m, others, rows)
+def made_of(m: int, shares: Mapping[int, float], rows: Rows) -> bool:
+    """Whether rows leave it open that m was made of all of these others, with these shares.
 
-
-def _excluded(m: int, others: Sequence[int], rows: Rows) -> bool:
-    """Whether m shares rows with a model that does not descend from it which one of the others does not share."""
+    A model that does not descend from m shares rows with it only where all others share them: this is asked of the
+    others themselves, and of models that share rows with one of them which m lacks. Where the rest of the others
+    cancels in kept rows, as a difference of two models of one length does, m has the rows of one, which is not asked.
+    """
     for y in range(len(rows.kept)):
         if y == m or not rows.readable[m, y]:
             continue
-        is_other = y in others or any(rows.beyond(y, k, m) for k in others)
-        if is_other and any(rows.beyond(m, y, k) for k in others if k != y):
-            return True
-    return False
+        if y in shares:
+            rest = np.array([share * np.exp(rows.factor[y, k]) for k, share in shares.items() if k != y])
+            known = abs(rest.sum()) > CANCELS * np.abs(rest).sum()
+        else:
+            known = any(rows.beyond(y, k, m) for k in shares)
+        if known and any(rows.beyond(m, y, k) for k in shares if k != y):
+            return False
+    return True
 
 
 def resolve(circuits: Sequence[Circuit], rows: Rows) -> tuple[dict[int, Circuit], list[Circuit]]:
@@ -154,7 +159,7 @@ def resolve(circuits: Sequence[Circuit], rows: Rows) -> tuple[dict[int, Circuit]
     A model that was made is no part of another one: what was made of it was made of its parts, too.
     """
     made: dict[int, Circuit] = {}
-    single = {circuit: found[0] for circuit in circuits if len(found := may_be_made(circuit.members, rows)) == 1}
+    single = {circuit: found[0] for circuit in circuits if len(found := may_be_made(circuit, rows)) == 1}
     for circuit, m in single.items():
         of_trained = not any(k in single.values() for k in circuit.members if k != m)
         if of_trained or m not in made:

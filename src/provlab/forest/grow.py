@@ -40,9 +40,6 @@ from provlab.statistics.text import spellings
 
 SAMPLED = 256  # rows of each embedding in which steps are counted
 READINGS = ("kept_rows", "weight_distance")
-#: least share of the rows in which two models differ that the earlier one shares with a third model, where the clock
-#: orders the two
-KEPT = 0.1
 
 
 def family(
@@ -210,10 +207,11 @@ class Tree:
         apart = {*self.made, *(x for x in range(n) if self._doubtful(x))}
         self.made |= merges.trained_on(self.distances, apart, earlier)
 
-    def _in_rows(self, x: int, merge: merges.Merge) -> list[int]:
-        """The parents that a merge has a part of its embedding from."""
+    def _in_rows(self, x: int, merge: merges.Merge) -> dict[int, float]:
+        """The parents that a merge has a part of its embedding from, with their shares."""
         at = [k for k, (block, role) in enumerate(self.distances.keys) if block is None and role == "embedding"]
-        return [i for i in merge.parents if at and self.distances.squared[at[0], x, i] != 0]
+        pairs = zip(merge.parents, merge.shares, strict=True)
+        return {i: share for i, share in pairs if at and self.distances.squared[at[0], x, i] != 0}
 
     def _doubtful(self, *models: int) -> bool:
         """Whether one of these may have been made of others, nobody knows."""
@@ -249,9 +247,8 @@ class Tree:
                 return 0
         first, second = (i, j) if way > 0 else (j, i)
         n = len(self.models)
-        least = KEPT * (self.rows.n_tokens - self.rows.count()[i, j])
         others = [y for y in range(n) if y not in (i, j) and y not in self.made and not self._doubtful(y)]
-        kept = n == 2 or any(self.rows.beyond(first, y, second) > least for y in others)
+        kept = n == 2 or any(self.rows.beyond(first, y, second) for y in others)
         return way if kept else 0
 
     def _partial(self, i: int, j: int) -> bool:

@@ -69,7 +69,7 @@ def forest(models: Sequence[str], edges: Edges, names: Mapping[str, str]) -> Fig
             lanes[x1] += 1
             lane = x1 + LANE * lanes[x1] * np.sign(y2 - y1)  # names stand to the right of their dots, and above
         down, right = np.sign(y2 - y1), np.sign(x2 - lane)
-        beside = [(lane, y1 + 0.5 * down)] * (lane != x1)
+        beside = [(lane, y1 + 0.5 * down)] * bool(lane != x1)
         last = [(lane, y2), (x2 - END * right, y2)] if right else [(x2, y2 - 2 * END * down)]
         patch: dict[str, Any] = {"path": Path([(x1, y1), *beside, *last])}
         if y1 == y2:

@@ -316,9 +316,7 @@ def _slerp(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]
     if not alike.all() or not ((t[~flat] > 0) & (t[~flat] < 1)).all() or flat.all():
         return None
     residual = float(np.minimum(np.maximum(left, 0), bound).sum())
-    return described(
-        distances, x, (i, j), SLERP, residual, np.stack([1 - t, t])[:, ~flat], np.flatnonzero(some)[~flat]
-    )
+    return described(distances, x, (i, j), SLERP, residual, np.stack([1 - t, t])[:, ~flat], np.flatnonzero(some)[~flat])
 
 
 def described(

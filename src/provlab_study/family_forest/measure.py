@@ -152,8 +152,8 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
     )
 
 
-def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]:
-    """Pairs of independent models in one family, related pairs in two, and pairs in all."""
+def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int, int]:
+    """Pairs of independent models in one family, related pairs in two, related pairs, and pairs in all."""
     roots = {
         model: min(ancestors(model, parents) | {model}, key=lambda m: len(ancestors(m, parents))) for model in parents
     }
@@ -161,7 +161,7 @@ def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]
     pairs = list(combinations(parents, 2))
     glued = sum(family[a] == family[b] and roots[a] != roots[b] for a, b in pairs)
     split = sum(family[a] != family[b] and roots[a] == roots[b] for a, b in pairs)
-    return glued, split, len(pairs)
+    return glued, split, sum(roots[a] == roots[b] for a, b in pairs), len(pairs)
 
 
 def odd_ones(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> dict[str, list[int]]:
