@@ -72,11 +72,15 @@ def _same(models: Sequence[str], opened: Mapping[str, Model], one: copies.Same) 
 
 @dataclass(frozen=True)
 class Open:
-    """Models one of which was made of the others: the one in the middle, if it was that one, and the others' shares."""
+    """Models one of which was made of the others, and perhaps trained on: the one in the middle, and the others' shares.
+
+    The shares are those if it was that one, NaN where each tensor is one of another model's.
+    """
 
     middle: int
     others: Mapping[int, float]
     residual: float
+    trained: bool = False
 
 
 @dataclass(eq=False)
@@ -205,7 +209,13 @@ class Tree:
         self.made |= sparse.find(self.opened, self.distances, free)
         earlier = np.array([[self.rows.later(i, j) > 0 for j in range(n)] for i in range(n)])
         apart = {*self.made, *(x for x in range(n) if self._doubtful(x))}
-        self.made |= merges.trained_on(self.distances, apart, earlier)
+        for x, merge in merges.trained_on(self.distances, apart, earlier).items():
+            members = {x: 0.5, **dict.fromkeys(merge.parents, 0.5)}  # none of them cancels another
+            found = [m for m in members if affine.made_of(m, {k: s for k, s in members.items() if k != m}, self.rows)]
+            if found == [x]:
+                self.made[x] = merge
+            elif x in found:
+                self.open.append(Open(x, dict(zip(merge.parents, merge.shares, strict=True)), merge.on, trained=True))
 
     def _in_rows(self, x: int, merge: merges.Merge) -> dict[int, float]:
         """The parents that a merge has a part of its embedding from, with their shares."""
@@ -328,6 +338,11 @@ class Tree:
         if rooted:
             likely = [self.models.index(str(outgroup))]
             notes.append(f"Root by the outgroup {named(str(outgroup))}: all edges but its own point away from it.")
+        elif len(likely) == 1 and not all(
+            self.later(likely[0], y) > 0 for y in np.flatnonzero(whole) if y != likely[0]
+        ):
+            likely = []
+            notes.append("No model is known to be the earliest of those given.")
         elif len(likely) == 1:
             first = named(self.models[likely[0]])
             notes.append(f"Earliest of those given: {first}. The first of all may not be among them.")
@@ -379,7 +394,11 @@ class Tree:
         else:
             tied = self.opened[i].anatomy.tied or self.opened[j].anatomy.tied
             silent = exact.silent_because(self.rows, i, j, tied=tied)
-            clock = "clock not trusted (see notes)" if self.rows.later(i, j) else f"clock silent ({silent})"
+            clock = f"clock silent ({silent})"
+            if raw := self.rows.later(i, j):
+                clock = (
+                    f"{named(self.models[i if raw > 0 else j])} has longer rows: earlier, unless it is made of others"
+                )
         words = [rows, clock, f"{between} may lie between" * (between > 0), why]
         numbers = {
             "kept": kept, "changed": self.rows.n_tokens - kept, "between": between,
@@ -439,13 +458,18 @@ class Tree:
             shares = " + ".join(f"{share:.4f} {named(self.models[i])}" for i, share in one.others.items())
             middle = named(self.models[one.middle])
             words = f"one of these was made of the others: {middle} = {shares}, solved for any of them"
+            if one.trained:
+                words = (
+                    f"{middle} lies near the line of both: a merge that was trained on, or one of them goes back on it"
+                )
             if not np.isfinite(list(one.others.values())).all():
                 others = " or ".join(named(self.models[i]) for i in one.others)
                 words = f"{middle} has each tensor of {others}, or shares of both: made of them, or they of it by parts"
             for i, share in one.others.items():
                 numbers = {"share": share, "residual": one.residual} if np.isfinite(share) else {}
                 ends = self.models[i], self.models[one.middle]
-                edges.append(Edge(*ends, COMBINATION, ROWS, None, words, numbers, UNKNOWN))
+                level = ESTIMATED if one.trained else ROWS
+                edges.append(Edge(*ends, COMBINATION, level, None, words, numbers, UNKNOWN))
         return edges
 
     def _base_given(self, merge: merges.Merge) -> bool:

@@ -92,7 +92,7 @@ def kin(right, wrong, missing=0, false=0, silent=0):
         (kin(60, 0), "within_its_spread"),  # none of 60 may be 5%
         (kin(500, 0, 100, silent=49500), "fails"),  # never wrong, and hardly said
         (kin(400, 0, 0, 300), "fails"),  # each parent that is said to be missing was there
-        (kin(400, 0, 100, 6), "within_its_spread"),
+        (kin(400, 0, 100, 3), "within_its_spread"),
         (kin(30, 0, 90), "not run"),
     ],
 )
