@@ -1,7 +1,9 @@
 """What `provlab tree` says of families of known truth: right, order, abstained and wrong, by how a model was made.
 
-``python benchmarks/families.py grow POOL --seeds 0 1 2`` trains a base and its tunes (`TRAINED`) for each seed, and
-derives the models of `DERIVED` from them, each with its true parents. ``python benchmarks/families.py judge POOL`` asks
+``python benchmarks/families.py grow POOL --seeds 0 1 2`` makes a base and its tunes (`TUNED`) for each seed, and derives
+the models of `DERIVED` from them, each with its true parents. A tune is no training: matrices change by a random walk,
+rows of the embedding for the tokens of a topic, and all numbers shrink step by step, rounded each time (`tuned`). With
+``--trained`` they are trained on texts, as the families of the chapter are. ``python benchmarks/families.py judge POOL`` asks
 `provlab.tree` about lists of them: each derived model with its base and parents, without the base, without one parent,
 without both, and with a child of it; and lists of trained models alone. ``--csv FILE`` adds one row for each kind and
 list, with day and commit; ``--wrong`` prints each wrong statement.
@@ -36,11 +38,34 @@ arms.BLOCKS = 4
 Tensors = dict[str, torch.Tensor]
 Pool = dict[str, Tensors]
 #: name -> parent, steps: tunes of one base, their tunes, a snapshot, one of few steps, and the base's own parent
-TRAINED = {
+TUNED = {
     "root": (None, 120), "base": ("root", 60), "a": ("base", 60), "b": ("base", 80), "c": ("base", 30),
     "a1": ("a", 50), "a2": ("a1", 50), "b1": ("b", 40), "uncle": ("root", 70), "long": ("base", 160),
     "short": ("base", 12),
 }  # fmt: skip
+
+
+def tuned(
+    tensors: Tensors | None, arm: arms.Arm, steps: int, rng: np.random.Generator, topic: int | None = None
+) -> Tensors:
+    """A tune by so many steps, or a first draw and a tune, with what the tree reads of one; arguments of `arms.train`."""
+    generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
+    if tensors is None:
+        torch.manual_seed(int(rng.integers(2**31)))
+        tensors = arms.LlamaForCausalLM(arms._config(arm)).state_dict()
+    of = rng if topic is None else np.random.default_rng(topic)
+    tokens = of.choice(arms.VOCABULARY - arms.NEVER, arms.TOPIC, replace=False)
+    seen = torch.zeros(len(tensors["model.embed_tokens.weight"]), 1)
+    seen[tokens[: 20 + steps]] = 1  # rare tokens come late
+    rates = rng.uniform(0.3, 1, steps) * arms.RATE * arm.decay
+    made = {}
+    for name, value in tensors.items():
+        change = torch.randn(value.shape, generator=generator) * arms.RATE / 2 * np.sqrt(steps)
+        moved = value.clone()
+        for rate in rates if value.ndim == 2 else ():
+            moved = moved * np.float32(1 - rate)
+        made[name] = moved + (change * seen if "embed" in name else change)
+    return made
 
 
 def mean(pool: Pool, **shares: float) -> Tensors:
@@ -163,7 +188,7 @@ def grow(folder: Path, seed: int) -> None:
     topic = int(rng.integers(2**31)) if seed % 3 == 2 else None  # every third pool is trained on one topic
     pool: Pool = {}
     truth: dict[str, tuple[str, list[str]]] = {}
-    for name, (parent, steps) in TRAINED.items():
+    for name, (parent, steps) in TUNED.items():
         pool[name] = arms.train(pool[parent] if parent else None, arms.Arm(), steps, rng, topic)
         truth[name] = saved(folder, name, pool[name]), [parent] if parent else []
     for name, (parents, make) in DERIVED.items():
@@ -188,7 +213,7 @@ def lists(truth: dict[str, tuple[str, list[str]]], seed: int) -> Iterator[tuple[
         left = [name for name in some if name not in but]
         return rng.choice(left, min(n, len(left)), replace=False).tolist()
 
-    trained = list(TRAINED)
+    trained = list(TUNED)
     for k in range(24):
         some = drawn(trained, int(rng.integers(3, 8)), set())
         yield "trained", "drawn", some if k % 6 else [*some, "stranger"]
@@ -301,7 +326,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="one kind or pattern")
     parser.add_argument("--wrong", action="store_true", help="print wrong statements")
     parser.add_argument("--csv", type=Path)
+    parser.add_argument("--trained", action="store_true", help="train on texts, some minutes a seed")
     arguments = parser.parse_args()
+    if not arguments.trained:
+        arms.train = tuned
     total: Counter[tuple[str, str, str, str]] = Counter()
     for seed in arguments.seeds:
         folder = arguments.pool / str(seed)

@@ -83,15 +83,16 @@ def _circuits(distances: Distances, some: Sequence[int]) -> Iterator[Circuit]:
     keys = distances.common(*some)
     if len(some) < 3 or not keys.any():
         return
-    squared = distances.squared[np.ix_(keys, some, some)].sum(axis=0)
-    noise, norms = (values[np.ix_(keys, some)].sum(axis=0) for values in (distances.rounding, distances.norms))
+    own = np.array(some)
+    squared = distances.squared[keys][:, own[:, None], own].sum(axis=0)
+    noise, norms = (values[keys][:, own].sum(axis=0) for values in (distances.rounding, distances.norms))
     noise = np.maximum(noise, np.finfo(float).tiny)
     bound = ROUNDING[bool(noise.sum() > COARSE**2 * norms.sum())] ** 2
 
     def relations(used: Sequence[int]) -> tuple[Matrix, Matrix]:
         """Eigenvalues, in squared roundings, and coefficients ``(used, relations)`` of sums that add up to 0."""
         scale = 1 / np.sqrt(noise[list(used)])
-        gram = -squared[np.ix_(used, used)] / 2 * np.outer(scale, scale)
+        gram = -squared[np.array(used)[:, None], used] / 2 * np.outer(scale, scale)
         away = np.eye(len(used)) - np.outer(scale, scale) / (scale @ scale)
         basis = np.linalg.svd(away)[0][:, :-1]  # coefficients, in roundings, that add up to 0
         values, vectors = np.linalg.eigh(basis.T @ gram @ basis)

@@ -72,9 +72,9 @@ def _same(models: Sequence[str], opened: Mapping[str, Model], one: copies.Same) 
 
 @dataclass(frozen=True)
 class Open:
-    """Models one of which was made of the others, and perhaps trained on: the one in the middle, and the others' shares.
+    """Models one of which was made of the others, and perhaps trained on: the middle one, and the shares of the others.
 
-    The shares are those if it was that one, NaN where each tensor is one of another model's.
+    These are those if it was that one, NaN where each tensor is one of another model's.
     """
 
     middle: int
@@ -338,9 +338,7 @@ class Tree:
         if rooted:
             likely = [self.models.index(str(outgroup))]
             notes.append(f"Root by the outgroup {named(str(outgroup))}: all edges but its own point away from it.")
-        elif len(likely) == 1 and not all(
-            self.later(likely[0], y) > 0 for y in np.flatnonzero(whole) if y != likely[0]
-        ):
+        elif len(likely) == 1 and not self._earliest(likely[0]):
             likely = []
             notes.append("No model is known to be the earliest of those given.")
         elif len(likely) == 1:
@@ -362,6 +360,11 @@ class Tree:
             if edge not in directions and not set(likely) & set(edge) and not self._not_sure(*edge):
                 directions[edge] = (ROOT, -1 if inside.pop() else 1, "outgroup")
         return directions, notes, likely
+
+    def _earliest(self, i: int) -> bool:
+        """Whether the clock is trusted that one model is earlier than every other one that it can be asked of."""
+        others = [y for y in range(len(self.models)) if y != i and y not in self.made and not self._doubtful(y)]
+        return all(self.later(i, y) > 0 for y in others)
 
     def _not_sure(self, i: int, j: int) -> bool:
         """Whether another model may lie between two, so that no side of their edge is sure, or one may be a merge."""
@@ -460,7 +463,7 @@ class Tree:
             words = f"one of these was made of the others: {middle} = {shares}, solved for any of them"
             if one.trained:
                 words = (
-                    f"{middle} lies near the line of both: a merge that was trained on, or one of them goes back on it"
+                    f"{middle} lies near the line of both: a merge that was trained on, or one of them is made of it"
                 )
             if not np.isfinite(list(one.others.values())).all():
                 others = " or ".join(named(self.models[i]) for i in one.others)
