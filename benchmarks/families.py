@@ -1,12 +1,13 @@
 """What `provlab tree` says of families of known truth: right, order, abstained and wrong, by how a model was made.
 
-``python benchmarks/families.py grow POOL --seeds 0 1 2`` makes a base and its tunes (`TUNED`) for each seed, and derives
-the models of `DERIVED` from them, each with its true parents. A tune is no training: matrices change by a random walk,
-rows of the embedding for the tokens of a topic, and all numbers shrink step by step, rounded each time (`tuned`). With
-``--trained`` they are trained on texts, as the families of the chapter are. ``python benchmarks/families.py judge POOL`` asks
-`provlab.tree` about lists of them: each derived model with its base and parents, without the base, without one parent,
-without both, and with a child of it; and lists of trained models alone. ``--csv FILE`` adds one row for each kind and
-list, with day and commit; ``--wrong`` prints each wrong statement.
+``python benchmarks/families.py grow POOL --seeds 0 1 2`` makes a base and its tunes (`TUNED`) for each seed, and
+derives the models of `DERIVED` from them, each with its true parents. A tune is no training: matrices change by a
+random walk, rows of the embedding for the tokens of a topic, and all numbers shrink step by step, rounded each time
+(`tuned`). With ``--trained`` they are trained on texts, as the families of the chapter are.
+
+``python benchmarks/families.py judge POOL`` asks `provlab.tree` about lists of them: each derived model with its base
+and parents, without the base, without one parent, without both, with a child of it, and beside another; and lists of
+tunes alone. ``--csv FILE`` adds one row for each kind and list, with day and commit; ``--wrong`` prints what was wrong.
 
 A statement is *right* if the truth has it, *order* if it orders two models neither of which descends from the other,
 *abstained* if it takes no side, and *wrong* if the truth has its opposite.
@@ -48,7 +49,7 @@ TUNED = {
 def tuned(
     tensors: Tensors | None, arm: arms.Arm, steps: int, rng: np.random.Generator, topic: int | None = None
 ) -> Tensors:
-    """A tune by so many steps, or a first draw and a tune, with what the tree reads of one; arguments of `arms.train`."""
+    """A tune by so many steps, or a first draw and a tune: what `tree` reads of one. Arguments of `arms.train`."""
     generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
     if tensors is None:
         torch.manual_seed(int(rng.integers(2**31)))
@@ -66,6 +67,9 @@ def tuned(
             moved = moved * np.float32(1 - rate)
         made[name] = moved + (change * seen if "embed" in name else change)
     return made
+
+
+tune: Callable[..., Tensors] = tuned
 
 
 def mean(pool: Pool, **shares: float) -> Tensors:
@@ -121,7 +125,7 @@ def narrower(tensors: Tensors) -> Tensors:
 
 def trained_on(steps: int, **shares: float) -> Callable[[Pool, np.random.Generator], Tensors]:
     """A mean, trained for so many steps."""
-    return lambda pool, rng: arms.train(mean(pool, **shares), arms.Arm(), steps, rng)
+    return lambda pool, rng: tune(mean(pool, **shares), arms.Arm(), steps, rng)
 
 
 #: name -> parents, how it is made
@@ -163,7 +167,7 @@ DERIVED: dict[str, tuple[str, Callable[[Pool, np.random.Generator], Tensors]]] =
     "small weights zeroed": ("a", lambda p, _: arms.pruned(p["a"], p["base"])),
     "bfloat16 numbers": ("a", lambda p, _: {k: v.to(torch.bfloat16).float() for k, v in p["a"].items()}),
     "quantised": ("a", lambda p, _: arms.quantised(p["a"], p["base"])),
-    "adapter": ("a", lambda p, rng: arms.adapted(arms.train(p["a"], arms.Arm(), 40, rng), p["a"])),
+    "adapter": ("a", lambda p, rng: arms.adapted(tune(p["a"], arms.Arm(), 40, rng), p["a"])),
     "resized": ("a", lambda p, _: arms.resized(p["a"], p["base"])),
 }  # fmt: skip
 ALIKE = ("copy", "copy of the base", "half of its units", "half of the base's units")  # one node with their parent
@@ -189,20 +193,20 @@ def grow(folder: Path, seed: int) -> None:
     pool: Pool = {}
     truth: dict[str, tuple[str, list[str]]] = {}
     for name, (parent, steps) in TUNED.items():
-        pool[name] = arms.train(pool[parent] if parent else None, arms.Arm(), steps, rng, topic)
+        pool[name] = tune(pool[parent] if parent else None, arms.Arm(), steps, rng, topic)
         truth[name] = saved(folder, name, pool[name]), [parent] if parent else []
     for name, (parents, make) in DERIVED.items():
         tensors = make(pool, rng)
         truth[name] = saved(folder, name, tensors), parents.split()
         if name not in ALIKE:
             truth[name + "'s child"] = saved(folder, name + "s-child", on(tensors, rng, topic)), [name]
-    truth["stranger"] = saved(folder, "stranger", arms.train(None, arms.Arm(), 80, rng)), []
+    truth["stranger"] = saved(folder, "stranger", tune(None, arms.Arm(), 80, rng)), []
     (folder / "truth.json").write_text(json.dumps(truth))
 
 
 def on(tensors: Tensors, rng: np.random.Generator, topic: int | None) -> Tensors:
     """A tune of a derived model."""
-    return arms.train(tensors, arms.Arm(), 40, rng, topic)
+    return tune(tensors, arms.Arm(), 40, rng, topic)
 
 
 def lists(truth: dict[str, tuple[str, list[str]]], seed: int) -> Iterator[tuple[str, str, list[str]]]:
@@ -328,8 +332,8 @@ def main() -> None:
     parser.add_argument("--csv", type=Path)
     parser.add_argument("--trained", action="store_true", help="train on texts, some minutes a seed")
     arguments = parser.parse_args()
-    if not arguments.trained:
-        arms.train = tuned
+    if arguments.trained:
+        globals()["tune"] = arms.train
     total: Counter[tuple[str, str, str, str]] = Counter()
     for seed in arguments.seeds:
         folder = arguments.pool / str(seed)
