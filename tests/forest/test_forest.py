@@ -470,6 +470,7 @@ def test_a_copy_is_one_node_with_its_original(derived, copy, words):
     (edge,) = [e for e in result.edges if e.words == words]
     assert {edge.a, edge.b} == {derived["code"], derived[copy]}
     assert "that were read" in edge.evidence
+    assert edge.parent != "shown"  # it has no direction: a report's pedigree names no ancestor by it
     for text in (str(result), result.to_mermaid(), result.to_dot(), result.drawn().alt):
         assert Path(derived[copy]).name in text
 

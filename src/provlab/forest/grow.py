@@ -67,7 +67,7 @@ def _same(models: Sequence[str], opened: Mapping[str, Model], one: copies.Same) 
     tensors = f"{one.compared} tensors, of {one.tensors[0]} and {one.tensors[1]} that were read"
     numbers = {"compared": float(one.compared)}
     a, b = models[one.model], models[one.other]
-    return Edge(a, b, SAME[one.words], NUMBERS, None, f"{one.words}: {tensors}; {tokenizers}", numbers, SHOWN)
+    return Edge(a, b, SAME[one.words], NUMBERS, None, f"{one.words}: {tensors}; {tokenizers}", numbers, UNKNOWN)
 
 
 @dataclass(frozen=True)

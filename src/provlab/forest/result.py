@@ -344,7 +344,7 @@ class Forest(views.Report):
         lines = [f'  {number[source]}["{name}"]' for source, name in names.items()]
         for e in self.edges:
             arrow = (("---", "-->"), ("-.-", "-.->"))[e.joined == ESTIMATED][e.directed is not None]
-            arrow = ("===", "==>")[e.directed is not None] if e.parent == SHOWN else arrow
+            arrow = "==>" if e.parent == SHOWN else arrow
             lines.append(f'  {number[e.a]} {arrow}|"{e.words} ({e.levels})"| {number[e.b]}')
         return "\n".join(["flowchart TD", *lines])
 
