@@ -170,7 +170,8 @@ DERIVED: dict[str, tuple[str, Callable[[Pool, np.random.Generator], Tensors]]] =
     "adapter": ("a", lambda p, rng: arms.adapted(tune(p["a"], arms.Arm(), 40, rng), p["a"])),
     "resized": ("a", lambda p, _: arms.resized(p["a"], p["base"])),
 }  # fmt: skip
-ALIKE = ("copy", "copy of the base", "half of its units", "half of the base's units")  # one node with their parent
+#: one node with their parent
+ALIKE = ("copy", "copy of the base", "half of its units", "half of the base's units", "bfloat16 numbers", "resized")
 PATTERNS = ("all given", "base hidden", "a parent hidden", "parents hidden", "child given", "beside another")
 
 

@@ -362,8 +362,8 @@ class Tree:
         return directions, notes, likely
 
     def _earliest(self, i: int) -> bool:
-        """Whether the clock is trusted that one model is earlier than every other one that it can be asked of."""
-        others = [y for y in range(len(self.models)) if y != i and y not in self.made and not self._doubtful(y)]
+        """Whether the clock is trusted that one model is earlier than every other one, merges left out."""
+        others = [y for y in range(len(self.models)) if y != i and y not in self.made]
         return all(self.later(i, y) > 0 for y in others)
 
     def _not_sure(self, i: int, j: int) -> bool:
