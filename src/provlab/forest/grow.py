@@ -1,6 +1,5 @@
 """One family's tree from the measurements of its pairs: neighbours, merges, directions, each with its level."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -48,7 +47,9 @@ def family(
     """The tree of related models, each of which stands for all that are the same; in whatever order they are given."""
     order = sorted(models, key=lambda model: (opened[model].checkpoint.digest, model))
     tree = Tree.of(order, opened, records)
-    same = copies.find(tree.distances, sorted(range(len(order)), key=tree.size, reverse=True))
+    # the one with most tensors of others' shapes stands for all that are the same
+    shared = np.isfinite(tree.distances.squared).sum(axis=(0, 1))
+    same = copies.find(tree.distances, np.argsort(-shared, kind="stable").tolist())
     if same:
         others = {one.other: order[one.model] for one in same}
         tree = Tree.of([model for i, model in enumerate(order) if i not in others], opened, records)
@@ -145,11 +146,6 @@ class Tree:
             silence[i, j] = silence[j, i] = outcome.detail.own["tolerance"]
         rows = exact.Rows(kept, readable, factor, silence, tokens)
         return cls(models, sides, rows, _distances(n, blocks), about, *_sampled(sides, codes, rows))
-
-    def size(self, i: int) -> int:
-        """How many numbers a model's tensors have."""
-        checkpoint = self.opened[i].checkpoint
-        return sum(math.prod(checkpoint.shape(name)) for name in checkpoint.tensor_names)
 
     def grow(self, outgroup: str | None = None) -> Family:
         """Find combinations, merges and neighbours, then direct what can be directed."""
