@@ -152,7 +152,7 @@ def relations(kin, names, **more):
 
 
 def test_a_parent_is_shown_by_an_earlier_third_model(kin):
-    edges, result = relations(kin, "cabd")
+    edges, result = relations(kin, "cabde")
     assert edges["bc"] == edges["bd"] == (DESCENDS, SHOWN)
     assert edges["ab"][0] == LATER  # no model is earlier than a
     assert "are its own alone" in str(result)

@@ -3,6 +3,7 @@
 import itertools
 import json
 from dataclasses import replace
+from pathlib import Path
 from unittest.mock import Mock
 
 import grown
@@ -387,7 +388,7 @@ def test_a_forest_from_files(family, tmp_path):
     assert edges["d", "mean"].numbers["share"] == pytest.approx(0.75, abs=1e-5)
     assert [short[m] for m in result.families[0].root_set] == ["a"]
     content = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert content["schema"] == "provlab.tree/2"
+    assert content["schema"] == "provlab.tree/3"
     edges = [e for f in content["families"] for e in f["edges"]]
     assert {(e["relation"], e["parent"]) for e in edges} == {("later", "may not be given"), ("merge", "shown")}
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
@@ -396,6 +397,90 @@ def test_a_forest_from_files(family, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")} == before
     assert "5 edges" in result.drawn().caption
     assert "<figure" in result._repr_html_()
+
+
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory, new_model, save_model):
+    """Folders: oak, its tunes chat and code, chat's own, what was made of them, and code with half of its units."""
+    top = tmp_path_factory.mktemp("derived")
+    made = {"oak": new_model(1).state_dict()}
+    for i, (parent, child) in enumerate((("oak", "chat"), ("oak", "code"), ("chat", "chat-2"))):
+        made[child] = grown.trained(made[parent], i, touched=grown.draw(60, 300, i), decay=0.99 - 0.001 * i)
+    made["sum"] = {k: made["code"][k] + (made["chat"][k] - made["oak"][k]) for k in made["oak"]}
+    made["back"] = {k: made["code"][k] - (made["chat"][k] - made["oak"][k]) for k in made["oak"]}
+    made["copy a>b"], made["short"] = made["code"], {k: v.bfloat16().float() for k, v in made["code"].items()}
+    units = made["code"]["model.layers.0.mlp.up_proj.weight"].shape[0] // 2
+    axis = {"up_proj": 0, "gate_proj": 0, "down_proj": 1}
+    made["half"] = {
+        k: v.narrow(next((axis[p] for p in axis if p in k), 0), 0, units) if "mlp" in k else v
+        for k, v in made["code"].items()
+    }
+    order = torch.randperm(2 * units, generator=torch.Generator().manual_seed(0))
+    made["shuffled"] = {
+        k: v.index_select(next((axis[p] for p in axis if p in k), 0), order) if "mlp" in k else v
+        for k, v in made["code"].items()
+    }
+    folders = {}
+    for name, tensors in made.items():
+        model = new_model(0, **({"intermediate_size": units} if name == "half" else {}))
+        model.load_state_dict(tensors)
+        folders[name] = str(save_model(model, top / name))
+    return folders
+
+
+def said(folders, names):
+    """What the tree of these models says, by their names: relation, direction and ends of each edge."""
+    result = provlab.tree([folders[name] for name in names], progress=False)
+    short = {folder: name for name, folder in folders.items()}
+    ends = [(short[e.a], short[e.b]) for e in result.edges]
+    return {
+        (e.relation, *(pair if e.directed else sorted(pair))) for e, pair in zip(result.edges, ends, strict=True)
+    }, result
+
+
+@pytest.mark.parametrize("made", ["sum", "back"])
+def test_a_chat_vector_is_named_in_any_order(derived, made):
+    """Named was the model that was given first: oak was a merge of its own tunes."""
+    names = ["oak", "chat", "code", made]
+    first, _ = said(derived, names)
+    assert {("merge", name, made) for name in ("oak", "chat", "code")} <= first
+    for order in (names[::-1], [made, "oak", "chat", "code"], ["chat", made, "code", "oak"]):
+        assert said(derived, order)[0] == first
+
+
+def test_a_change_taken_back_is_not_the_ancestor_of_what_it_was_taken_from(derived):
+    """Its rows are longer than those of code; the model that was subtracted is not given."""
+    edges, result = said(derived, ["back", "code", "chat-2"])
+    assert ("later", "back", "code") not in edges
+    assert "earlier, unless it is made of others" in result.edges[0].evidence + result.edges[1].evidence
+
+
+@pytest.mark.parametrize(
+    ("copy", "words"),
+    [
+        ("copy a>b", "identical"),
+        ("half", "equal where shapes agree"),
+        ("short", "equal up to the rounding of one file"),
+    ],
+)
+def test_a_copy_is_one_node_with_its_original(derived, copy, words):
+    """With one, or with half of its units, the original was a merge of it and another model, with a share of 1.0000."""
+    edges, result = said(derived, ["oak", "chat", "code", copy])
+    assert {relation for relation, *_ in edges} == {words.split()[0], "later"}
+    (edge,) = [e for e in result.edges if e.words == words]
+    assert {edge.a, edge.b} == {derived["code"], derived[copy]}
+    assert "that were read" in edge.evidence
+    assert edge.parent != "shown"  # it has no direction: a report's pedigree names no ancestor by it
+    for text in (str(result), result.to_mermaid(), result.to_dot(), result.drawn().alt):
+        assert Path(derived[copy]).name in text
+
+
+def test_a_model_with_moved_units_is_not_said_to_be_alone(derived, text):
+    """Its rows agree with code's: phi_match is asked, and where that cannot tell, so it says."""
+    result = provlab.tree([derived[name] for name in ("oak", "chat", "shuffled")], text=text, progress=False)
+    alone = dict(result._single({source: source for source in result.sources}))["alone"]
+    assert derived["shuffled"] not in alone
+    assert "rows of their embeddings agree" in " ".join(result.not_compared) or len(result.families) == 1
 
 
 def test_an_outgroup_directs_all_edges_but_its_own(family, new_model, save_model, tmp_path):

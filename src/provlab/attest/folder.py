@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from provlab import machine, plugins, provenance
 from provlab.api import compare
 from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_text, pedigree, predicate, statement
-from provlab.errors import EvidenceError, one_line
+from provlab.errors import EvidenceError, InputError, ProvlabError, one_line
 from provlab.files import atomic_folder
 from provlab.reading.checkpoint import Checkpoint, identical
 from provlab.reading.part import split
@@ -171,7 +171,14 @@ def recompute(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = 
     names: dict[str, str] = {}
     others: list[str] = []  # sources of the same tensors in other files
     for source, model in zip(sources, kept["models"], strict=True):
-        checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
+        try:
+            checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
+        except ProvlabError as error:
+            if models:
+                raise
+            where = " ".join(Path(str(model["source"])).name for model in kept["models"])
+            hint = f"name where the models lie, in the report's order: provlab verify {folder} {where}"
+            raise InputError(f"{error}; {hint}") from error
         identical([checkpoint])  # hashes the files: no remembered hash counts
         for at, old, new in differences(model["files"], checkpoint.files()):
             if _same_content(model, checkpoint):

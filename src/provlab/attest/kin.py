@@ -229,6 +229,7 @@ class Kin(views.Report):
             return f"Nearest ancestor: {names} is the same model, {by}."
         return (
             f"Nearest ancestor: among {names}, if any kin is an ancestor: kin may all be siblings and descendants. "
+            f"{READ} "
             f"Stated coverage {nearest.COVERAGE:.0%}; {nearest.COUNTED}. No such count is made of larger models."
         )
 
@@ -241,6 +242,10 @@ class Kin(views.Report):
         return {"schema": "provlab.identify/3", **vars(self), **about}
 
 
+READ = (
+    f"Read were up to {UNITS} hidden units of the first block, and no other block: a stranger that took over this one "
+    "block looks alike, and provlab compare says how many agree."
+)
 _WEAKER = {
     ORDER: f"hidden units agree {ORDER}, and by no test that ignores it. A common origin does that, and so does "
     "one rule by which both were sorted; provlab compare can tell by activations.",

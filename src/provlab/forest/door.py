@@ -5,6 +5,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from provlab import policy
 from provlab import statistics as registry
 from provlab.api import described
@@ -16,6 +18,7 @@ from provlab.errors import InputError, NotComparableError, nearest
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
 from provlab.forest.result import SCHEMA, Family, Forest, bridge
+from provlab.forest.rows import LEAST
 from provlab.statistics.options import Options
 from provlab.studying import expand, train_missing
 
@@ -37,10 +40,11 @@ def tree(
     """Find the families of a list of models, and the tree of each, in levels that say how sure each statement is.
 
     Families come from the p-values of `statistic` over all pairs and blocks; a pair that it gives no p-value, since
-    both models are sorted, is tested by phi_match. All pairs of a family are related; a model that is related to two
-    families which are not, as their mean is, stands between them. Edges come from embedding rows that training did not
-    touch, and where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the models is known
-    to have parted first from its family. Other arguments as for `study`; what a store holds is not computed again.
+    both models are sorted, is tested by phi_match. So is a pair with a model that seems alone, where rows of their
+    embeddings agree. All pairs of a family are related; a model that is related to two families which are not, as their
+    mean is, stands between them. Edges come from embedding rows that training did not touch, and where these are silent
+    from estimates; see `provlab.forest`. With `outgroup`, one of the models is known to have parted first from its
+    family. Other arguments as for `study`; what a store holds is not computed again.
 
     Raises
     ------
@@ -70,6 +74,20 @@ def tree(
     if not log10_p:
         raise NotComparableError(str(records[0].error or f"{statistic} gives no p-value; name another statistic"))
     families = join(models, log10_p, LEVEL)
+    lone = {group[0] for group in families.groups if len(group) == 1} - set(families.bridges)
+    apart = [pair for pair in combinations(models, 2) if lone & set(pair)]
+    # rows of an embedding stay where units were moved, and blocks: where some agree, a test in any order is asked
+    looks = run_pairs(opened, ["kept_rows"], options, pairs=apart, **engine) if apart else []
+    agree = {(r.a, r.b): r.outcome.detail.own["kept"] for r in looks if r.outcome}
+    again = [pair for pair, kept in agree.items() if kept >= LEAST]
+    if again and "phi_match" not in names:
+        by_match = tested("phi_match", again)
+        found = {(r.a, r.b): r.outcome.log10_p for r in by_match if r.outcome and r.outcome.log10_p is not None}
+        # two tests of a pair: each at half of its level
+        log10_p |= {pair: min(p, log10_p.get(pair, 0.0)) + float(np.log10(2)) for pair, p in found.items()}
+        families = join(models, log10_p, LEVEL)
+        names.append("phi_match")
+    untold = {pair: f"{agree[pair]} rows of their embeddings agree, and no test of units told why" for pair in again}
     groups = families.groups
     pairs = [pair for group in groups for pair in combinations(group, 2)]
     readings = run_pairs(opened, grow.READINGS, options, pairs=pairs, **engine)
@@ -79,9 +97,13 @@ def tree(
             grown.append(bridge(group[0], families.bridges[group[0]], log10_p))
             continue
         own = [record for record in readings if record.a in group]
-        grown.append(grow.Tree.of(group, opened.models, own).grow(outgroup) if len(group) > 1 else Family(group))
-    bar, failed = log10_bar(len(models), LEVEL), tuple(f"{r.a} {r.b}: {r.error}" for r in records if r.error)
-    about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly
+        grown.append(grow.family(group, opened.models, own, outgroup) if len(group) > 1 else Family(group))
+    bar = log10_bar(len(models), LEVEL)
+    errors = {(r.a, r.b): str(r.error) for r in records if r.error and (r.a, r.b) not in log10_p} | untold
+    errors = {pair: why for pair, why in errors.items() if not any(set(pair) <= set(group) for group in groups)}
+    failed = tuple(f"{a} {b}: {why}" for (a, b), why in errors.items())
+    unread = tuple(dict.fromkeys(model for pair in errors for model in pair))
+    about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly, unread
     return Forest(described(opened), *about)
 
 

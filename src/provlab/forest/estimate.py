@@ -8,7 +8,7 @@ direction.
 Resampling tensors would say nothing of its errors: wrong edges come out the same each time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ SCORE = (14.0, -8.0, 155.0)
 #: are wrong, and above `MOST_SCORE` there are few pairs: no direction is given there
 CALIBRATION: Sequence[tuple[float, int, int]] = quoted("score").numbers["rows"]
 MOST_SCORE = 32.0
+LEAST_SCORE: float = CALIBRATION[0][0]
 #: width and blocks of its models, and up to how many times as wide and deep models count as like them: a choice. A
 #: direction by score is given to no others
 SHAPE, TIMES = (24, 2), 4
@@ -39,6 +40,7 @@ def spanning(
     distance: NDArray[np.float64],
     fixed: Sequence[Edge],
     later: Callable[[int, int], int],
+    leaves: Container[int] = (),
 ) -> list[Edge]:
     """Kruskal's tree over n models by the smallest of (models that may lie between, changed rows, distance).
 
@@ -52,6 +54,8 @@ def spanning(
         Edges that are known, the child second; taken first.
     later
         For two models, 1 if the second is the later one, -1 if the first is, 0 if that is not known.
+    leaves
+        Models that no other edges than the fixed ones touch, as merges.
     """
     group, has_parent = list(range(n)), [False] * n
 
@@ -60,7 +64,7 @@ def spanning(
             i = group[i]
         return i
 
-    pairs = [(i, j) for i in range(n) for j in range(i + 1, n)]
+    pairs = [(i, j) for i in range(n) for j in range(i + 1, n) if i not in leaves and j not in leaves]
     pairs.sort(key=lambda pair: (between[pair], changed[pair], distance[pair]))
     edges = []
     rounds = [(False, fixed), (True, pairs), (False, pairs)]

@@ -19,10 +19,10 @@ from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab.statistics.text import common, spellings
 
 #: how far two rows may be from parallel: in float32 the roundings of training add up, in fewer bits one of them rules
-TOLERANCES = {"float64": 1e-5, "float32": 1e-5, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-COARSEST = max(TOLERANCES.values())  # also that of codes that were read back
+FINEST = 1e-5
 #: distance of two neighbouring numbers between 1 and 2
 SPACINGS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+COARSEST = max(SPACINGS.values())  # also that of codes that were read back
 GAP = 2.0  # least ratio of the nearest row that moved to the farthest one that is taken as kept
 Matrix = NDArray[np.float64]
 
@@ -36,12 +36,19 @@ class EmbeddingRows(Features):
     def block(self, block: int | None) -> tuple[NDArray[np.float32], Model, float]:
         """Read the table."""
         rows = self.model.anatomy.read(self.model.checkpoint, "embedding", None)
-        return rows, self.model, TOLERANCES.get(stored(self.model), COARSEST)
+        return rows, self.model, max(FINEST, spacing(rows, self.model, "embedding", None))
 
 
-def stored(model: Model) -> str:
-    """Type of the numbers of a model's embedding in its file."""
-    return model.checkpoint.dtype(model.anatomy.tensor_name("embedding"))
+def spacing(values: NDArray[np.floating], model: Model, role: str, block: int | None) -> float:
+    """Distance of two neighbouring numbers between 1 and 2, as the values of a tensor tell: a file may be finer.
+
+    A checkpoint of 16 bits that was saved in 32 holds no more than its 16 bits. Codes that were read back have numbers
+    of many bits, and errors of the coarsest kind.
+    """
+    label = SPACINGS.get(model.checkpoint.dtype(model.anatomy.tensor_name(role, block)), COARSEST)
+    fractions = int(np.bitwise_or.reduce((values.astype(np.float32).view(np.uint32) & 0x7FFFFF), axis=None))
+    used = 2.0 ** ((fractions & -fractions).bit_length() - 24) if fractions else 0.0
+    return min(max(label, used), COARSEST)
 
 
 def one_numbering(models: Iterable[Model]) -> bool:
@@ -61,7 +68,7 @@ def kept_rows(a: Matrix, b: Matrix, bound: float) -> tuple[NDArray[np.int64], fl
     a, b
         ``(n, d)``, one token a row.
     bound
-        Relative; see `TOLERANCES`.
+        Relative: the coarser file's `spacing`, or `FINEST`.
 
     Returns
     -------
@@ -142,10 +149,10 @@ class WeightsByBlock(Features):
         matrices = {role: array for role, array in tensors.items() if array.ndim == 2}
         gains = [np.abs(array - 1).mean() for role, array in tensors.items() if role.endswith("norm")]
         squares = {role: float(np.square(array.astype(np.float64)).sum()) for role, array in tensors.items()}
-        spacing = {role: SPACINGS.get(checkpoint.dtype(anatomy.tensor_name(role, block)), COARSEST) for role in tensors}
+        spacings = {role: spacing(array, self.model, role, block) for role, array in tensors.items()}
         about = {
             "squares": squares,
-            "rounding": {role: rounding(array, spacing[role]) for role, array in tensors.items()},
+            "rounding": {role: rounding(array, spacings[role]) for role, array in tensors.items()},
             "matrices": sum(squares[role] for role in matrices),
             "kurtosis": float(np.mean([kurtosis(m) for m in matrices.values()])) if matrices else 0.0,
             "gains": float(np.mean(gains)) if gains else 0.0,

@@ -1,24 +1,19 @@
-"""Merges: models that are made of others, found by what rounding alone would leave, or, trained on, by angles.
+"""Merges with a share of their own in each tensor, and merges that were trained on, solved from squared distances.
 
-Every rule below is solved from squared distances of single tensors between models, all over the same tensors, so that
-no weights are read twice. A model counts as a merge if the best combination of others misses it by no more than the
-rounding of the files (`ROUNDING`), and if without any one of the others it would miss by `GAIN` times as much. With
-thousands of numbers no other model lies there by chance.
+Combinations with one share for all tensors are circuits (`provlab.forest.combinations`). Here are those between two
+models, tensor by tensor, that miss by no more than the rounding of the files (`ROUNDING`):
 
-- *linear*: one share for all tensors. With a third model as base, and shares that may be negative, this is task
-  arithmetic: base + sum of l (tune - base) has the share 1 - sum of l of the base.
 - *by depth, by part*: a share of its own for each tensor; *passthrough* if each tensor is one model's.
 - *slerp*: tensor by tensor along a great circle, so that the shares add up to a little more than 1.
 - *TIES, DARE*: see `provlab.forest.sparse`.
 - *trained on*: an estimate by angles, see `trained_on`; no rounding bounds it, and its edges say so.
 
-A combination does not say which of its members was made from the others: if x is the mean of a and b, then a is beyond
-x as seen from b. Named as the merge is the member whose coefficient is the largest, which is the one between the
-others.
+Where each tensor is one of two models', these may as well have been made from it, each by training other tensors. A
+fourth model tells (`_taken_over`); without one, and where several pairs explain one model, the set is left open.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +23,6 @@ from numpy.typing import NDArray
 ROUNDING = {True: 1.6, False: 6.0}
 COARSE = 1e-4  # rounding, relative to the weights, from which a file is one of 16 bits
 GAIN = 2.0
-MOST = 6  # parents of one merge
 WHOLE = 1e-3  # a share so near to 0 or 1 is one of a tensor that was taken over whole
 CLEAR = 0.05  # rounding over the distance of the parents, below which a tensor's share tells the method
 EQUAL = 0.01  # shares of tensors that differ by less are one share
@@ -60,6 +54,8 @@ class Merge:
         Number of the model whose changes were merged, where there is one and it is no parent.
     on
         How far it was trained on, over the distance of its parents; 0 where rounding explains what is left.
+    certain
+        False where its parents may have been made from it as well.
     """
 
     parents: tuple[int, ...]
@@ -70,6 +66,7 @@ class Merge:
     residual: float
     base: int | None = None
     on: float = 0.0
+    certain: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,28 +112,26 @@ class Distances:
         return float((xp + pc - xc) / 2 / np.sqrt(xp * pc)) if xp and pc else float("nan")
 
 
-def find(distances: Distances, earlier: NDArray[np.bool_]) -> dict[int, Merge]:
-    """Find the merges among n models.
+def find(distances: Distances, nodes: Sequence[int]) -> tuple[dict[int, Merge], list[tuple[int, ...]]]:
+    """Find the merges of two among some models; and sets of models that were made of each other, nobody knows which.
 
     Parameters
     ----------
     distances
         Distances of all pairs.
-    earlier
-        ``(n, n)``: True where the first is known to be earlier than the second, since rows that no training reached are
-        longer. No mean is earlier than all parents; slerp makes such rows longer, and so does a change subtracted.
+    nodes
+        Models no two of which are equal, and none of which is a merge that is known already.
     """
+    explained = {x: found for x in nodes if (found := _by_tensor(distances, x, [i for i in nodes if i != x]))}
     merges: dict[int, Merge] = {}
-    n = distances.squared.shape[1]
-    rules: tuple[Callable[[Distances, int, list[int]], Merge | None], ...] = (_of_two, _by_tensor, _of_many)
-    for rule in rules:
-        for x in range(n):
-            others = [i for i in range(n) if i != x and i not in merges]
-            merge = rule(distances, x, others) if x not in merges and len(others) > 1 else None
-            mean = merge is not None and merge.method != SLERP and min(merge.shares) >= 0
-            if merge and not (mean and earlier[x, list(merge.parents)].all()):
-                merges[x] = merge
-    return merges
+    unknown: list[tuple[int, ...]] = []
+    for x, found in explained.items():
+        own = [one for one in found if not set(one.parents) & set(explained)] or found
+        if len(own) == 1 and own[0].certain:
+            merges[x] = own[0]
+        else:
+            unknown.append((x, *sorted({i for one in own for i in one.parents})))
+    return merges, unknown
 
 
 def trained_on(distances: Distances, known: Collection[int], earlier: NDArray[np.bool_]) -> dict[int, Merge]:
@@ -213,7 +208,7 @@ def _trained_on(squared: Matrix, x: int, i: int, j: int, off: float) -> Merge:
     return Merge((i, j), (1 - share, share), TRAINED_ON, tuple(map(float, low)), tuple(map(float, high)), 0.0, on=off)
 
 
-def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bool) -> list[tuple[int, int]]:
+def _candidates(distances: Distances, x: int, others: Sequence[int]) -> list[tuple[int, int]]:
     """Pairs of others that x may lie between, by the tensors that all models share; the pair farthest apart first.
 
     This looks at all pairs at once, so that few are left to be solved one by one. A point of a great circle is off the
@@ -225,7 +220,7 @@ def _candidates(distances: Distances, x: int, others: Sequence[int], *, arcs: bo
     xi, xj, ij = squared[:, x, i], squared[:, x, j], squared[:, i, j]  # (tensors, pairs)
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.clip(np.where(ij > 0, (xi - xj + ij) / (2 * ij), 0.5), 0, 1)
-        off = (1.5 * ij / 8) ** 2 / distances.norms[shared, x][:, None] if arcs else np.zeros_like(ij)
+        off = (1.5 * ij / 8) ** 2 / distances.norms[shared, x][:, None]
     left = ((1 - share) * xi + share * xj - share * (1 - share) * ij).sum(axis=0)
     bound = (noise[:, [x]] + noise[:, i] + noise[:, j]).sum(axis=0) * max(ROUNDING.values()) ** 2
     near = (left <= bound + np.where(np.isnan(off), 0.0, off).sum(axis=0)) & (ij.sum(axis=0) > 0)
@@ -247,19 +242,6 @@ def _bound(
     return np.asarray(noise * ROUNDING[bool(all_noise > COARSE**2 * all_norms)] ** 2)
 
 
-def _of_two(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
-    """The point of the line through two models next to x, for all pairs of others; the pair farthest apart."""
-    for i, j in _candidates(distances, x, others, arcs=False):
-        some = distances.common(x, i, j)
-        xi, xj, ij = (float(distances.squared[some, a, b].sum()) for a, b in ((x, i), (x, j), (i, j)))
-        share = (xi - xj + ij) / (2 * ij)  # of j
-        left = (1 - share) * xi + share * xj - share * (1 - share) * ij
-        bound = float(_bound(distances, x, (i, j), some, np.array([1 - share, share])).sum())
-        if min(xi, xj) > GAIN**2 * bound and 0 < share < 1 and left <= bound:
-            return _described(distances, x, (i, j), LINEAR, left)
-    return None
-
-
 def _shares(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> tuple[Matrix, Matrix]:
     """Share of j in each tensor, between 0 and 1, and the squared distance that is left, ``(tensors,)`` each."""
     xi, xj, ij = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
@@ -268,26 +250,27 @@ def _shares(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_
     return share, (1 - share) * xi + share * xj - share * (1 - share) * ij
 
 
-def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
-    """Two models with a share of their own in each tensor, on the line between them or on a great circle."""
-    for i, j in _candidates(distances, x, others, arcs=True):
+def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> list[Merge]:
+    """All pairs of models with a share of their own in each tensor, on the line between them or on a great circle."""
+    found = []
+    for i, j in _candidates(distances, x, others):
         some = distances.common(x, i, j)
         bound = _bound(distances, x, (i, j), some)
         xi, xj, ij = (distances.squared[some, a, b] for a, b in ((x, i), (x, j), (i, j)))
         if min(xi.sum(), xj.sum()) <= GAIN**2 * bound.sum():
             continue
         share, left = _shares(distances, x, i, j, some)
+        certain = True
         if (left <= bound).all():
             clear = ij > GAIN**2 * bound  # elsewhere both parents are alike
             whole = (share[clear] < WHOLE) | (share[clear] > 1 - WHOLE)
-            if whole.all() and not _taken_over(distances, x, i, j, some):
-                continue
-            merge = _described(distances, x, (i, j), PASSTHROUGH if whole.all() else BY_TENSOR, float(left.sum()))
+            certain = not whole.all() or _taken_over(distances, x, i, j, some)
+            merge = described(distances, x, (i, j), PASSTHROUGH if whole.all() else BY_TENSOR, float(left.sum()))
         else:
             merge = _slerp(distances, x, i, j, some, bound)
-        if merge:
-            return merge
-    return None
+        if merge and merge.method != LINEAR:
+            found.append(replace(merge, certain=certain))
+    return found
 
 
 def _taken_over(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> bool:
@@ -333,67 +316,18 @@ def _slerp(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]
     if not alike.all() or not ((t[~flat] > 0) & (t[~flat] < 1)).all() or flat.all():
         return None
     residual = float(np.minimum(np.maximum(left, 0), bound).sum())
-    return _described(
-        distances, x, (i, j), SLERP, residual, np.stack([1 - t, t])[:, ~flat], np.flatnonzero(some)[~flat]
-    )
+    return described(distances, x, (i, j), SLERP, residual, np.stack([1 - t, t])[:, ~flat], np.flatnonzero(some)[~flat])
 
 
-def _of_many(distances: Distances, x: int, others: Sequence[int]) -> Merge | None:
-    """Three or more with shares of either sign that add up to 1: least squares, the least needed left out in turn."""
-    some = distances.common(x, *others)
-    if not some.any() or len(others) < 3:
-        return None
-    squared = distances.squared[some].sum(axis=0)
-
-    def fitted(used: Sequence[int]) -> tuple[Matrix, float]:
-        shares = _combination(squared, x, used)
-        differences = (squared[x, used][:, None] + squared[x, used] - squared[np.ix_(used, used)]) / 2
-        return shares, float(max(shares @ differences @ shares, 0.0))  # (k,) @ (k, k) @ (k,)
-
-    def misses(used: Sequence[int]) -> bool:
-        shares, left = fitted(used)
-        return left > float(_bound(distances, x, used, some, shares).sum())
-
-    if misses(others):
-        return None
-    shares = fitted(others)[0]
-    order = [others[k] for k in np.argsort(-np.abs(shares), kind="stable")]
-    used = next((order[:k] for k in range(2, MOST + 1) if not misses(order[:k])), None)
-    if used is None:
-        return None
-    shares, left = fitted(used)
-    while len(used) > 2:
-        fewer = [[i for i in used if i != drop] for drop in used]
-        best = min(fewer, key=lambda rest: fitted(rest)[1])
-        if misses(best):
-            if fitted(best)[1] <= GAIN**2 * float(_bound(distances, x, used, some, shares).sum()):
-                return None  # one of them is hardly needed: rounding would do as well
-            break
-        used, (shares, left) = best, fitted(best)
-    if np.abs(shares).max() > 1 + EQUAL:
-        return None
-    if len(used) == 2 and (shares > 0).all():
-        return None
-    method = LINEAR if (shares > 0).all() else ARITHMETIC
-    return _described(distances, x, used, method, left, np.tile(shares[:, None], some.sum()), np.flatnonzero(some))
-
-
-def _combination(squared: Matrix, x: int, used: Sequence[int]) -> Matrix:
-    """Shares that add up to 1 of the point of the flat through some models that is next to x, ``(used,)``."""
-    last, rest = used[-1], list(used[:-1])
-    gram = (squared[last, rest][:, None] + squared[last, rest] - squared[np.ix_(rest, rest)]) / 2
-    own = (squared[last, rest] + squared[last, x] - squared[rest, x]) / 2
-    shares = np.linalg.lstsq(gram, own, rcond=1e-12)[0]
-    return np.append(shares, 1 - shares.sum())
-
-
-def _described(
+def described(
     distances: Distances, x: int, parents: Sequence[int], method: str, residual: float,
     shares: Matrix | None = None, keys: NDArray[np.int64] | None = None,
 ) -> Merge | None:  # fmt: skip
-    """Describe a merge: by shares of tensors ``(parents, tensors)``, which are on lines if they are not given."""
+    """Describe a merge: by shares ``(parents,)`` or of tensors ``(parents, tensors)``, else those on lines."""
     some = distances.common(x, *parents)
     i, j = parents[:2]
+    if shares is not None and keys is None:  # one for all tensors
+        shares, keys = np.tile(shares[:, None], some.sum()), np.flatnonzero(some)
     if shares is None or keys is None:
         apart = distances.squared[some, i, j] > GAIN**2 * _bound(distances, x, parents, some)  # else parents are alike
         share, keys = _shares(distances, x, i, j, some)[0][apart], np.flatnonzero(some)[apart]

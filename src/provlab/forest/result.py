@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from provlab import provenance
 from provlab import statistics as registry
+from provlab.forest.copies import IDENTICAL, SHAPES, UP_TO_ROUNDING
 from provlab.forest.descent import ERRORS
 from provlab.forest.families import LEVEL, Group, Pair
 from provlab.measured import quoted
@@ -21,22 +22,32 @@ from provlab.statistics.options import Options
 if TYPE_CHECKING:
     from provlab.plots import Figure
 
-SCHEMA = "provlab.tree/2"  # 1 said "descends" of what is later
+SCHEMA = "provlab.tree/3"  # 1 said "descends" of what is later, 2 called a member of a combination a merge
 FAMILIES, ROWS, ROOT, ESTIMATED = "families", "rows", "root", "estimated"
+NUMBERS = "numbers"  # the level of edges between models that are the same
 BRIDGE = "bridge"  # a level, and what an edge from a family to a model that stands between two says
 _FEW = 6  # pairs that a sentence names
 #: what an edge says; only the first and the last say that the parent itself is among the models
-DESCENDS, LATER, NEAR, MERGE = "descends", "later", "near", "merge"
+DESCENDS, LATER, NEAR, MERGE, COMBINATION = "descends", "later", "near", "merge", "combination"
+SAME = {IDENTICAL: "identical", SHAPES: "equal", UP_TO_ROUNDING: "equal"}
 SHOWN, UNKNOWN, NOT_GIVEN = "shown", "may not be given", "not given"
 #: level -> how sure it is
 LEVELS = {
+    NUMBERS: "exact: the numbers of the files themselves",
     FAMILIES: f"exact: family-wise error at most {LEVEL:g} over all pairs of models in one family",
-    ROWS: "neighbours and order in time: exact up to rounding, unless forged; the parent may not be given",
-    ROOT: "conditional on how families grow, or on the outgroup; the parent may not be given",
+    ROWS: (
+        "neighbours, order in time, and what was made of what: exact up to rounding, if trainings see different "
+        "tokens and nobody forged rows; an order also supposes that the two were made by training alone, as far as "
+        "rows of a third model do not show it; the parent may not be given"
+    ),
+    ROOT: "conditional on the outgroup; the parent may not be given",
     ESTIMATED: f"an estimate: {quoted('edges').says()}; the parent may not be given",
 }
 #: what each edge says
 RELATIONS = {
+    SAME[IDENTICAL]: "the numbers are the same in all tensors that were read: other edges speak of the first",
+    SAME[SHAPES]: "the same where shapes agree, or up to the rounding of one file: other edges speak of the first",
+    COMBINATION: "one of these was made of the others, and nothing says which: no order is known of any of them",
     DESCENDS: f"an earlier third model shows that the later one keeps what the earlier one trained: {ERRORS}",
     LATER: "the second is the later one; their common parent may not be among these",
     NEAR: "no order in time is known; their common parent may not be among these",
@@ -50,7 +61,10 @@ RELATIONS = {
     ),
     BRIDGE: "the second is related to the family of the first and to another one that is not",
 }
-TWO = "Two models alone never show descent: a parent, and a sibling that trained less, look alike."
+TWO = (
+    "Two models alone never show descent: a parent, and a sibling that trained less, look alike. Their order supposes "
+    "that both were made by training alone: a merge may be older by its rows than what it was made of."
+)
 CALIBRATED = f"family-wise error at most {LEVEL:g} as far as the tests keep their level: no theorem says so of all"
 CANNOT_KNOW = (
     "which of two models is the parent, where no third, earlier model shows it",
@@ -60,6 +74,7 @@ CANNOT_KNOW = (
     "a sibling that trained hardly anything of its own, or on the child's own texts without decay, from the parent",
     "the order of snapshots of one run against their average",
     "merges that were trained on for long, or that are made of a model and its own base and were trained on at all",
+    "merges whose parents or base are not given: they look like kin",
     "whether somebody rescaled a whole model, which changes no output and resets its clock, or copied rows back",
 )
 
@@ -74,10 +89,11 @@ class Edge:
         Sources. If the edge is directed, b is the later one.
     relation : str
         "descends" (a is an ancestor of b), "later" (b is the later one, and a may be its sibling), "near" (no
-        direction), "merge" (b is made of others, a one of them) or "bridge" (b is related to the family of a, and to
-        another one that is not).
+        direction), "merge" (b is made of others, a one of them), "combination" (a and b are among models one of which
+        was made of the others), "identical" or "equal" (one model), or "bridge" (b is related to the family of a, and
+        to another one that is not).
     joined : str
-        Level of the statement that no other given model lies between them: families, rows or estimated.
+        Level of the statement that no other given model lies between them: numbers, families, rows or estimated.
     directed : str or None
         Level of the direction: rows, root or estimated; None without one.
     evidence : str
@@ -102,8 +118,10 @@ class Edge:
     def words(self) -> str:
         """The relation, and what is known of the parent."""
         whose = {UNKNOWN: "; parent may not be given", NOT_GIVEN: "; parent was not given"}
-        if self.relation == BRIDGE:
-            return BRIDGE
+        if self.relation in (BRIDGE, *SAME.values()):
+            return self.evidence.partition(":")[0] if self.relation != BRIDGE else BRIDGE
+        if self.relation == COMBINATION:
+            return "one of these is a combination of the others"
         return {MERGE: "merge of"}.get(self.relation, self.relation) + whose.get(self.parent, "")
 
     @property
@@ -177,6 +195,8 @@ class Forest(views.Report):
         Pairs that could not be tested, and why.
     partly : tuple
         Two families, which of their cross pairs are related, and which are not: no bridge explains them.
+    unread
+        Models of a pair that could not be tested: such a one is not said to be alone.
     """
 
     models: tuple[dict[str, Any], ...]
@@ -188,6 +208,7 @@ class Forest(views.Report):
     options: Options
     outgroup: str | None = None
     partly: tuple[tuple[Group, Group, tuple[Pair, ...], tuple[Pair, ...]], ...] = ()
+    unread: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -202,10 +223,12 @@ class Forest(views.Report):
     def title(self) -> str:
         """How many models and families, and how sure that is."""
         bridges = sum(family.bridge for family in self.families)
-        alone = sum(len(family.models) == 1 for family in self.families) - bridges
-        related = len(self.families) - alone - bridges
-        between = f", {bridges} between families" if bridges else ""
-        tests = ", ".join([self.statistics[0], *(f"{name} where both are sorted" for name in self.statistics[1:])])
+        single = [family.models[0] for family in self.families if len(family.models) == 1 and not family.bridge]
+        open_ = sum(source in self.unread for source in single)
+        related, alone = len(self.families) - len(single) - bridges, len(single) - open_
+        between = f", {bridges} between families" * bool(bridges) + f", {open_} not compared with all" * bool(open_)
+        beside = (f"{name} where both are sorted, or rows alone agree" for name in self.statistics[1:])
+        tests = ", ".join([self.statistics[0], *beside])
         return (
             f"{len(self.sources)} models: {related} famil{'y' if related == 1 else 'ies'} of related models, "
             f"{alone} alone{between} ({tests}, {self.levels[FAMILIES]})"
@@ -216,6 +239,17 @@ class Forest(views.Report):
         """How sure each level is; a bound on families is exact only where the tests rest on a theorem."""
         exact = all(registry.get(name).warrant == BY_THEOREM for name in self.statistics)
         return LEVELS if exact else LEVELS | {FAMILIES: CALIBRATED}
+
+    def _single(self, names: Mapping[str, str]) -> list[tuple[str, str]]:
+        """The models without kin: those that were compared with all others, and those that were not."""
+        single = [family.models[0] for family in self.families if not family.edges]
+        open_ = [source for source in single if source in self.unread]
+        order = ", which units in another order hide from" * (self.statistics == ("phi_u",))
+        listed = ", ".join(names[source] for source in single if source not in open_)
+        return [
+            ("alone", f"{listed} (by {' and '.join(self.statistics)}{order})" if listed else ""),
+            ("not compared with all", ", ".join(names[source] for source in open_)),
+        ]
 
     def parts(self) -> list[views.Part]:
         """A table of edges for each family, what qualifies it, and what cannot be known."""
@@ -235,8 +269,7 @@ class Forest(views.Report):
             ]
             parts.append(views.Table(("edge", "relation", "level", "evidence"), rows))
             parts += [shortened(note, names) for note in family.notes]
-        if alone := [names[family.models[0]] for family in self.families if not family.edges]:
-            parts.append(f"Alone: {', '.join(alone)}.")
+        parts += [f"{label.capitalize()}: {text}." for label, text in self._single(names) if text]
         parts += [
             f"The families of {names[a[0]]} and {names[b[0]]} are related in part, {len(yes)} of "
             f"{len(yes) + len(no)} pairs{_told(yes, no, names)}. They are no one family: a model may stand between."
@@ -251,14 +284,13 @@ class Forest(views.Report):
     def card(self) -> Card:
         """The families as drawn trees, and what qualifies them."""
         names = short_names(self.sources)
-        single = [names[family.models[0]] for family in self.families if not family.edges]
         body: list[str | views.Table | Branch] = [
             branch for family in self.families if family.edges for branch in _branches(family, names)
         ]
         notes = [shortened(note, names) for family in self.families for note in family.notes]
         levels = {edge.joined for edge in self.edges} | {edge.directed for edge in self.edges if edge.directed}
         remarks = [
-            ("alone", ", ".join(single)),
+            *self._single(names),
             ("families", self.levels[FAMILIES]),
             ("estimated", self.levels[ESTIMATED] if ESTIMATED in levels else ""),
             ("mind", in_short(notes)),
@@ -271,7 +303,7 @@ class Forest(views.Report):
 
     def drawn(self) -> "Figure":
         """Return the picture."""
-        edges = [(e.a, e.b, e.relation, e.joined == ESTIMATED, e.directed is not None) for e in self.edges]
+        edges = [(e.a, e.b, e.relation, e.joined == ESTIMATED, e.directed is not None, e.parent) for e in self.edges]
         from provlab.forest.marks import forest  # which draws, and brings matplotlib
 
         return forest(self.sources, edges, short_names(self.sources))
@@ -293,6 +325,7 @@ class Forest(views.Report):
                 {"a": list(a), "b": list(b), "related": [*map(list, yes)], "not_found_related": [*map(list, no)]}
                 for a, b, yes, no in self.partly
             ],
+            "not_compared_with_all": list(self.unread),
             "outgroup": self.outgroup,
             "levels": self.levels,
             "relations": RELATIONS,
@@ -307,7 +340,8 @@ class Forest(views.Report):
     def to_mermaid(self) -> str:
         """The same as a flow chart of Mermaid: thick for descent and merges, dotted where the edge is an estimate."""
         number = {source: f"m{i}" for i, source in enumerate(self.sources)}
-        lines = [f'  {number[source]}["{name}"]' for source, name in short_names(self.sources).items()]
+        names = {source: name.replace('"', "#quot;") for source, name in short_names(self.sources).items()}
+        lines = [f'  {number[source]}["{name}"]' for source, name in names.items()]
         for e in self.edges:
             arrow = (("---", "-->"), ("-.-", "-.->"))[e.joined == ESTIMATED][e.directed is not None]
             arrow = "==>" if e.parent == SHOWN else arrow
@@ -339,7 +373,8 @@ def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
         placed.add(model)
         branches = []
         for edge in family.edges:
-            other = edge.b if edge.a == model else edge.a if edge.b == model and edge.directed is None else None
+            open_ended = edge.directed is None and edge.relation not in SAME.values()
+            other = edge.b if edge.a == model else edge.a if edge.b == model and open_ended else None
             if other is not None and other not in placed and other in family.models:
                 drawn.append(edge)
                 branches.append(grown(other, edge.words))
@@ -351,8 +386,8 @@ def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
     for model in [*firsts, *order]:
         if model not in placed:
             trees.append(grown(model, BRIDGE if family.bridge else ""))
-    further = [e for e in family.edges if e.relation in (MERGE, BRIDGE) and e not in drawn]
-    words = {MERGE: "a merge of", BRIDGE: "related to the family of"}
+    words = {MERGE: "a merge of", BRIDGE: "related to the family of", COMBINATION: "in one combination with"}
+    further = [e for e in family.edges if e.relation in words and e not in drawn]
     return [*trees, *(Branch(f"{names[e.b]} is {words[e.relation]} {names[e.a]}") for e in further)]
 
 
@@ -363,8 +398,11 @@ def _told(related: Sequence[Pair], others: Sequence[Pair], names: Mapping[str, s
 
 
 def shortened(text: str, names: Mapping[str, str]) -> str:
-    """Give the models of a note or of evidence their short names; see `named`."""
-    return re.sub("<(.*?)>", lambda source: names[source[1]], text)
+    """Give the models of a note or of evidence their short names; see `named`. A source may hold any sign."""
+    if not names:
+        return text
+    known = "|".join(re.escape(source) for source in sorted(names, key=len, reverse=True))
+    return re.sub(f"<({known})>", lambda source: names[source[1]], text)
 
 
 def named(*sources: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LEAST = 2  # rows that a and b share and p lacks
+SHARE = 0.1  # least share of the rows in which two models differ that says something of what a third one shares
 Bits = NDArray[np.uint8]
 
 
@@ -60,6 +61,18 @@ class Rows:
         lacked = np.bitwise_count(self.kept[a, b] & ~self.kept[a] & ~self.kept[b]).sum(axis=1)
         speaks = np.bitwise_count(self.kept[a] | self.kept[b]).sum(axis=1) >= LEAST
         return (lacked >= LEAST) & speaks & self.readable[a] & self.readable[b]
+
+    def beyond(self, a: int, y: int, b: int) -> int:
+        """How many rows a shares with y and b does not share with it; 0 if those are few, or if nobody can read them.
+
+        Few are fewer than `LEAST`, or than `SHARE` of the rows in which a and b differ: number by number, a merge may
+        put some rows back.
+        """
+        if not (self.readable[a, y] and self.readable[b, y]):
+            return 0
+        count = int(np.bitwise_count(self.kept[a, y] & ~self.kept[b, y]).sum())
+        differ = self.n_tokens - int(np.bitwise_count(self.kept[a, b]).sum())
+        return count if count >= max(LEAST, SHARE * differ) else 0
 
     def later(self, a: int, b: int) -> int:
         """1 if b is later than a, -1 if earlier, 0 if the clock is silent."""

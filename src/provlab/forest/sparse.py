@@ -6,14 +6,14 @@ and scales the rest up (arXiv 2311.03099); TIES drops the smallest and takes the
 2306.01708). Training leaves no such numbers: each has its own ratio.
 """
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.forest.measure import COARSEST, SPACINGS
+from provlab.forest.measure import spacing
 from provlab.forest.merges import Distances, Merge
 from provlab.statistics.model import Model
 
@@ -98,16 +98,16 @@ def explain(x: Numbers, base: Numbers, first: Numbers, second: Numbers, rounding
     return Told(method, (p, q), float(zero.mean()), float(explained.mean()))
 
 
-def find(opened: Sequence[Model], distances: Distances, known: Container[int]) -> dict[int, Merge]:
-    """Find TIES and DARE merges among models that are no merges of another kind.
+def find(opened: Sequence[Model], distances: Distances, nodes: Sequence[int]) -> dict[int, Merge]:
+    """Find TIES and DARE merges among models, none of which is a merge of another kind.
 
     For each model, those bases and pairs of models come first whose two changes explain most of its own, as squared
     distances tell, among its nearest. Then two tensors of each are read.
     """
     merges: dict[int, Merge] = {}
     total = distances.total()
-    for x in range(len(opened)):
-        others = [i for i in np.argsort(total[x], kind="stable").tolist() if i != x and i not in known]
+    for x in nodes:
+        others = [i for i in np.argsort(total[x], kind="stable").tolist() if i != x and i in nodes]
         tries = []
         for base in others[:BASES]:
             # cosines of x - base with the others' changes: the two that were merged are among the largest
@@ -151,10 +151,9 @@ def _read(opened: Sequence[Model], distances: Distances, x: int, base: int, i: i
         for k in (x, base, i, j):
             anatomy, checkpoint = opened[k].anatomy, opened[k].checkpoint
             arrays.append(anatomy.read(checkpoint, role, block).ravel()[:MOST].astype(np.float64))
-            spacings.append(SPACINGS.get(checkpoint.dtype(anatomy.tensor_name(role, block)), COARSEST))
+            spacings.append(spacing(arrays[-1], opened[k], role, block))
         squares = [
-            (spacing * np.exp2(np.frexp(array)[1] - 1)) ** 2 / 12
-            for spacing, array in zip(spacings, arrays, strict=True)
+            (apart * np.exp2(np.frexp(array)[1] - 1)) ** 2 / 12 for apart, array in zip(spacings, arrays, strict=True)
         ]
         results.append(explain(arrays[0], arrays[1], arrays[2], arrays[3], np.sqrt(np.sum(squares, axis=0))))
     kept = [result for result in results if result is not None]

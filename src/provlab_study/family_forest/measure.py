@@ -12,7 +12,7 @@ import pandas as pd
 from provlab.forest.door import tree
 from provlab.forest.estimate import odd_one_out
 from provlab.forest.families import LEVEL, join
-from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NEAR, NOT_GIVEN, ROWS, Forest
+from provlab.forest.result import BRIDGE, DESCENDS, LATER, MERGE, NOT_GIVEN, ROWS, Forest
 from provlab.forest.rows import LEAST
 from provlab.report.lineage import Lineage
 from provlab.statistics.model import Model
@@ -78,7 +78,7 @@ def judged(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> list[Ju
         if edge.relation == MERGE:
             speaks = edge.joined == ROWS
         else:
-            speaks = edge.numbers["kept"] >= LEAST and edge.numbers["changed"] > 0
+            speaks = edge.numbers.get("kept", 0) >= LEAST and edge.numbers["changed"] > 0
         is_true, forward = frozenset((edge.a, edge.b)) in true, down if down or up else None
         rows.append(
             Judged(
@@ -121,7 +121,7 @@ def kin_table(rows: Sequence[Judged]) -> pd.DataFrame:
         elif row.parent == NOT_GIVEN:
             counts.loc[row.arm, "wrong " if row.forward else "parent not given: right"] += 1
         else:
-            counts.loc[row.arm, {LATER: "later", NEAR: "near", MERGE: "merge"}[row.relation]] += 1
+            counts.loc[row.arm, {LATER: "later", MERGE: "merge"}.get(row.relation, "near")] += 1
     return counts
 
 
@@ -152,8 +152,8 @@ def merge_rows(sources: Sequence[str], made: Mapping[tuple[str, str, int], str],
     )
 
 
-def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]:
-    """Pairs of independent models in one family, related pairs in two, and pairs in all."""
+def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int, int]:
+    """Pairs of independent models in one family, related pairs in two, related pairs, and pairs in all."""
     roots = {
         model: min(ancestors(model, parents) | {model}, key=lambda m: len(ancestors(m, parents))) for model in parents
     }
@@ -161,7 +161,7 @@ def independent_joined(forest: Forest, parents: Parents) -> tuple[int, int, int]
     pairs = list(combinations(parents, 2))
     glued = sum(family[a] == family[b] and roots[a] != roots[b] for a, b in pairs)
     split = sum(family[a] != family[b] and roots[a] == roots[b] for a, b in pairs)
-    return glued, split, len(pairs)
+    return glued, split, sum(roots[a] == roots[b] for a, b in pairs), len(pairs)
 
 
 def odd_ones(forest: Forest, parents: Parents, arms: Mapping[str, str]) -> dict[str, list[int]]:

@@ -18,48 +18,67 @@ def _bar(what: str, k: int, n: int, at: float, *, above: bool) -> Bar:
     return Bar(what, [k / n], at, above=above, interval=(float(low), float(high)))
 
 
-def families_apart(families: Mapping[str, Any], *, level: float) -> ClaimStatus:
-    """No family holds independent models, and in draws under the null no more often than promised."""
+def families_apart(families: Mapping[str, Any], *, level: float, joined: float) -> ClaimStatus:
+    """No family holds independent models, in draws under the null no more often than promised, and kin are joined."""
     counts = families
     errors, draws = counts["draws"][f"{level:g}"]["mean e-value"], counts["n_draws"]
+    related = counts["related"]
+    together = related - counts["split"]
     ours = (
-        f"{counts['glued']} of {counts['pairs']:,} pairs wrongly in one family, {counts['split']} related ones apart; "
-        f"{errors} of {draws:,} draws with a wrong join"
+        f"{counts['glued']} of {counts['pairs']:,} pairs wrongly in one family, {counts['split']} of {related} related "
+        f"ones apart; {errors} of {draws:,} draws with a wrong join"
     )
     problems = [(counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family")]
-    bar = _bar("share of draws with a wrong join", errors, draws, level, above=False)
-    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems, [bar])
+    bars = [
+        _bar("share of draws with a wrong join", errors, draws, level, above=False),
+        _bar("share of related pairs in one family", together, related, joined, above=True),
+    ]
+    return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems, bars)
 
 
-def edges_right(judged: Rows, *, share: float, least: int, forged: str) -> ClaimStatus:
-    """Among edges of models grown for this page where rows speak, so many are true; arms of forgers do not count."""
+def edges_right(judged: Rows, *, share: float, spoken: float, least: int, forged: str) -> ClaimStatus:
+    """Rows speak on so many of the true edges, and so many of those drawn there are true; forgers do not count."""
     rows = _grown(judged, forged)
-    spoken = [row for row in rows if row.speaks]
-    if len(spoken) < least:
-        return ClaimStatus(NOT_RUN, "", f"rows speak on {len(spoken)} edges, fewer than {least}")
-    right = sum(row.right for row in spoken)
+    drawn = [row for row in rows if row.speaks]
+    true = sum(row.right or row.joined == MISSED for row in rows)
+    if len(drawn) < least:
+        return ClaimStatus(NOT_RUN, "", f"rows speak on {len(drawn)} edges, fewer than {least}")
+    right = sum(row.right for row in drawn)
     ours = (
-        f"{right} of {len(spoken)} edges right where rows speak, {sum(row.right for row in rows)} of {len(rows)} over "
-        f"all of {len({row.arm for row in rows})} arms"
+        f"{right} of {len(drawn)} edges right where rows speak, {right} of {true} true edges found so; "
+        f"{sum(row.right for row in rows)} over all of {len({row.arm for row in rows})} arms"
     )
-    bar = _bar("share of edges right", right, len(spoken), share, above=True)
-    return judge(ours, f"above {share:g} of the edges", bars=[bar])
+    bars = [
+        _bar("share of edges right", right, len(drawn), share, above=True),
+        _bar("share of true edges on which rows speak, and rightly", right, true, spoken, above=True),
+    ]
+    return judge(ours, f"above {share:g} of the edges, and above {spoken:g} of the true ones", bars=bars)
 
 
-def descent_right(kin: Rows, *, wrong: float, least: int) -> ClaimStatus:
-    """Where an edge says *descends*, the first model is an ancestor, in families without some parents too."""
-    rows = read(Judged, kin)
+def descent_right(kin: Rows, *, wrong: float, said: float, missing: float, least: int) -> ClaimStatus:
+    """Where an edge says *descends*, the first model is an ancestor, in families without some parents too.
+
+    It is said of a share of the edges of parent and child; and where an edge says that the parent was not given, the
+    first model is no ancestor.
+    """
+    rows = [row for row in read(Judged, kin) if row.joined != MISSED]
     shown = [row for row in rows if row.relation == DESCENDS]
     if len(shown) < least:
         return ClaimStatus(NOT_RUN, "", f"{len(shown)} edges say descends, fewer than {least}")
-    errors, drawn = sum(not row.forward for row in shown), sum(row.joined != MISSED for row in rows)
-    missing = [row for row in rows if row.parent == NOT_GIVEN]
+    errors, true = sum(not row.forward for row in shown), sum(row.right for row in rows)
+    left_out = [row for row in rows if row.parent == NOT_GIVEN]
+    given = sum(bool(row.forward) for row in left_out)
     ours = (
-        f"{errors} of {len(shown)} edges that say descends are wrong, {drawn - len(shown)} of {drawn} do not say it; "
-        f"{sum(bool(row.forward) for row in missing)} of {len(missing)} wrong where the parent is said to be missing"
+        f"{errors} of {len(shown)} edges that say descends are wrong, and {len(shown) - errors} of {true} edges of "
+        f"parent and child say it; {given} of {len(left_out)} wrong where the parent is said to be missing"
     )
-    bar = _bar("share of edges that say descends and are wrong", errors, len(shown), wrong, above=False)
-    return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=[bar])
+    bars = [
+        _bar("share of edges that say descends and are wrong", errors, len(shown), wrong, above=False),
+        _bar("share of edges of parent and child that say it", len(shown) - errors, max(true, 1), said, above=True),
+    ]
+    if left_out:
+        bars.append(_bar("share wrong where it is said to be missing", given, len(left_out), missing, above=False))
+    return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=bars)
 
 
 def directions_right(judged: Rows, *, wrong: float, answered: float, arms: Sequence[str], forged: str) -> ClaimStatus:

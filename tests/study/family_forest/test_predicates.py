@@ -22,6 +22,9 @@ def edges(right, wrong, forward=True):
     return [{**row, "right": True}] * right + [{**row, "right": False}] * wrong
 
 
+FAMILIES = {"glued": 0, "split": 28, "related": 420, "pairs": 6216, "draws": DRAWS, "n_draws": 1000}
+
+
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -29,24 +32,30 @@ def edges(right, wrong, forward=True):
         ({"glued": 1}, "fails"),
         ({"draws": {"0.01": {"mean e-value": 30}}}, "fails"),
         (FEW_DRAWS, "within_its_spread"),
+        ({"split": 420, "draws": {"0.01": {"mean e-value": 0}}}, "fails"),  # a forest that never joins makes no error
+        ({"split": 80}, "within_its_spread"),
     ],
 )
 def test_families_apart(change, status):
-    counts = {"glued": 0, "split": 0, "pairs": 6216, "draws": DRAWS, "n_draws": 1000} | change
-    assert judge("families_apart", counts, level=0.01) == status
+    assert judge("families_apart", FAMILIES | change, level=0.01, joined=0.8) == status
+
+
+MISSED = {"arm": "plain", "joined": "missed", "right": False, "directed": None, "forward": None, "speaks": False}
 
 
 @pytest.mark.parametrize(
     ("rows", "status"),
     [
-        (edges(99, 1), "holds"),
+        (edges(99, 1) + [MISSED] * 20, "holds"),
         (edges(80, 20), "fails"),
+        (edges(70, 0) + [MISSED] * 330, "fails"),  # right wherever it speaks, and it hardly does
+        (edges(70, 0) + [{**row, "speaks": False} for row in edges(330, 0)], "fails"),
         (edges(30, 0), "not run"),
         ([{**row, "arm": "forged: rows"} for row in edges(99, 1)], "not run"),
     ],
 )
 def test_edges_right(rows, status):
-    assert judge("edges_right", rows, share=0.9, least=60, forged=FORGED) == status
+    assert judge("edges_right", rows, share=0.9, spoken=0.6, least=60, forged=FORGED) == status
 
 
 @pytest.mark.parametrize(
@@ -65,25 +74,30 @@ def test_directions_right(rows, status):
     assert judge("directions_right", rows, **arguments) == status
 
 
-def kin(right, wrong, others=0):
-    shown = {"relation": "descends", "parent": "shown"}
-    unsaid = {"relation": "later", "parent": "not given"}
-    rows = [{**row, **shown} for row in edges(right, 0)] + [{**row, **shown} for row in edges(wrong, 0, forward=False)]
-    return rows + [{**row, **unsaid} for row in edges(others, 0, forward=None)]
+def kin(right, wrong, missing=0, false=0, silent=0):
+    """Edges that say descends, right and wrong; that say the parent was left out, right and wrong; and later alone."""
+    shown, unsaid = {"relation": "descends", "parent": "shown"}, {"relation": "later", "parent": "not given"}
+    unknown = {"relation": "later", "parent": "may not be given"}
+    rows = [{**row, **shown} for row in edges(right, 0)] + [{**row, **shown} for row in edges(0, wrong, forward=False)]
+    rows += [{**row, **unsaid} for row in edges(0, missing, forward=None)]
+    return rows + [{**row, **unsaid} for row in edges(0, false)] + [{**row, **unknown} for row in edges(silent, 0)]
 
 
 @pytest.mark.parametrize(
     ("rows", "status"),
     [
+        (kin(400, 0, 100), "holds"),
         (kin(90, 1), "fails"),
-        (kin(200, 2, 50), "within_its_spread"),
+        (kin(200, 2, 90), "within_its_spread"),
         (kin(60, 0), "within_its_spread"),  # none of 60 may be 5%
-        (kin(400, 0), "holds"),
+        (kin(500, 0, 100, silent=49500), "fails"),  # never wrong, and hardly said
+        (kin(400, 0, 0, 300), "fails"),  # each parent that is said to be missing was there
+        (kin(400, 0, 100, 3), "within_its_spread"),
         (kin(30, 0, 90), "not run"),
     ],
 )
 def test_descent_right(rows, status):
-    assert judge("descent_right", rows, wrong=0.01, least=40) == status
+    assert judge("descent_right", rows, wrong=0.01, said=0.05, missing=0.05, least=40) == status
 
 
 def test_edges_are_judged_against_their_truth():
@@ -103,7 +117,7 @@ def test_edges_are_judged_against_their_truth():
     ]
     assert measure.table(rows).loc["zoo"].to_dict()["rows: wrong"] == 1
     assert measure.kin_table(rows).loc["zoo"].tolist() == [0, 0, 1, 0, 0, 1, 0]
-    assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 3)
+    assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 1, 3)
 
 
 def drawn_forest(*edges):
