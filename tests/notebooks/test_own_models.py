@@ -55,12 +55,13 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
         "length": 6, "long_length": 8, "n": 200, "n_long": 200, "n_cold": 200, "n_chains": 2, "n_pieces": 40,
         "shares": [0.0, 1.0], "exchange_steps": 20, "exchange_chains": 2, "exchange_temperatures": [4.0, 2.0, 1.0],
     },
+    "striped_hyena": lambda mine: {"parent": mine[0], "hybrids": [mine[1]], "unrelated": [mine[2]], "n_draws": 20},
     "further_tests": lambda mine: {"models": mine[:3], "pair": mine[:2], "stranger": mine[2]},
 }  # fmt: skip
 #: pages that say in their first cell what models they would need, or why they read none
 WITHOUT = {
     "accusations", "calibration", "distillation", "exchangeability", "iglm", "in_the_wild", "matching_and_pvalues",
-    "one_seed", "robust_null", "striped_hyena", "toy_modulo30",
+    "one_seed", "robust_null", "toy_modulo30",
 }  # fmt: skip
 READING = {"scoreboard", "status"}  # they read what other pages left
 #: pages that take models of one's own, and minutes: not run here

@@ -98,7 +98,7 @@ def _fitting(table: views.Table, width: int) -> tuple[views.Table, list[int] | N
             break
         bars = [i for i in range(len(longest)) if any(isinstance(row[i], card.BarCell) for row in table.rows)]
         floors = [i for i, name in enumerate(table.header) if name == _FLOOR]
-        spared = [*bars, *floors, *(i for i in reversed(sorted(table.right)) if i > 1)]
+        spared = [*bars, *floors, *(i for i in sorted(table.right, reverse=True) if i > 1)]
         if not spared:  # what a row is about stays whole, and words break behind it
             left = width - longest[0] - _GAP * (len(longest) - 1)
             cut = [left * letters // sum(longest[1:]) for letters in longest[1:]]

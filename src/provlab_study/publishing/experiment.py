@@ -28,7 +28,7 @@ from provlab_study.publishing.declared import Parameter, left_out, of_ones_own
 from provlab_study.publishing.evidence import ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, founded, seen, truth
 from provlab_study.publishing.marks import MARKS, folded
-from provlab_study.publishing.own import in_words, told_lineage
+from provlab_study.publishing.own import check_lineage, in_words, told_lineage
 from provlab_study.publishing.parameters import check_value, checked_profile, declared_in, parameters_of
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
@@ -101,6 +101,8 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     store = Results(provenance.results_root() / profile, own=stamp is None)
     of_study = stamp is not None and profile in claims.PROFILES
     own = () if of_study else tuple(of_ones_own(declared, parameters))
+    if own:
+        check_lineage(str(parameters.get("lineage", "")), own)
     run = Run(name, parameters, store, stamp, own=own)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
     if emptied:

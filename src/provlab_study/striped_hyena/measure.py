@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from provlab import zoo
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
 from provlab.reading.checkpoint import Checkpoint
@@ -117,24 +117,19 @@ def every_pair(a: Checkpoint, b: Checkpoint, test: Callable[[Floats, Floats], pv
     return pd.DataFrame(rows, columns=["axis", "first", "second", "log10_p", "paper_log10_p", "cosine"])
 
 
-def origins(source: str) -> dict[str, str]:
+def origins(source: str) -> dict[str, str] | None:
     """Return, for each tensor of a zoo hybrid that it took, the parent's tensor that it began as: the truth.
 
-    Raises
-    ------
-    InputError
-        If `source` is no zoo model that takes tensors.
+    None for any other model: what it took is not known.
     """
     name, _, edition = source.removeprefix("zoo:").partition("@")
     recipe = zoo.families(edition or zoo.default_edition()).get(name) if source.startswith("zoo:") else None
-    if recipe is None or recipe.graft is None:
-        raise InputError(f"{source} is no hybrid of the zoo, so what it took is not known; `provlab zoo list`")
-    return dict(recipe.graft.taken)
+    return None if recipe is None or recipe.graft is None else dict(recipe.graft.taken)
 
 
 def reason(hybrid: str, first: str, second: str) -> str:
     """Return what the recipe says of two tensors that are called and were not taken."""
-    truth = origins(hybrid)
+    truth = origins(hybrid) or {}
     if first in truth:
         return "the first was taken, and the second was trained together with its origin"
     if EMBEDDING in truth and first == second == HEAD:
