@@ -70,6 +70,11 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
         ),
         ("olmo_seeds", {"runs": ["/a", "/b"]}, "with runs give reruns too"),
         ("olmo_seeds", {"runs": ["/a", "/b", "/c"], "reruns": ["/d"]}, "runs has 3 models, reruns 1"),
+        (
+            "olmo_seeds",
+            {"runs": list("abcdef"), "reruns": list("ghi"), "tokens": [1, 2]},
+            "for each rerun at each of 2 budgets: runs has 6 models, reruns 3",
+        ),
         ("pruning_forensics", {"parents": ["/a"]}, "with parents give children too"),
         ("pruning_forensics", {"parents": ["/a", "/b"], "children": ["/c"]}, "one parent for all children"),
         ("striped_hyena", {"hybrids": ["/a"]}, "with hybrids give unrelated too"),
@@ -144,7 +149,7 @@ def test_models_with_gates_are_refused_before_students_are_trained(models):
         ("miqu", {"base": "/a", "leak": "/b", "controls": ["/c", "/d"]}, {"tuned": ""}),
         ("two_models", {"first": "/a", "second": "/b"}, {"seeds": []}),
         ("calibration", {"bases": ["/a", "/b", "/c", "/d"]}, {"models": ["/a", "/b", "/c", "/d"]}),
-        ("olmo_seeds", {"runs": ["/a", "/b"], "reruns": ["/c"], "tokens": 5}, {}),
+        ("olmo_seeds", {"runs": ["/a", "/b"], "reruns": ["/c"], "tokens": [5]}, {}),
     ],
 )
 def test_models_of_ones_own_are_never_compared_with_the_studys(name, parameters, left_out):

@@ -45,7 +45,7 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
         "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "n_sequences": 4,
     },
     "power": lambda mine: {"base": mine[0], "tunes": [mine[1]], "widths": [64], "n_repeats": 4, "n_noise": 1},
-    "olmo_seeds": lambda mine: {"runs": mine[:4], "reruns": mine[4:6], "tokens": 1000},
+    "olmo_seeds": lambda mine: {"runs": mine[:4], "reruns": mine[4:6], "tokens": [1000, 2000]},
     "mlp_retraining": lambda mine: {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "replicates": 2,
         "variants": False, "narrow": [], "n_sequences": 4,
