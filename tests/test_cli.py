@@ -559,12 +559,12 @@ def test_a_fault_in_writing_leaves_the_answer(run, models, tmp_path, monkeypatch
     status, out, err = run(*words, "--json", tmp_path / "x.json")
     assert status == 2
     assert "phi_u" in out
-    assert "no room is left" in err
+    assert "No space left on device" in err
     monkeypatch.setattr("provlab.attest.folder.atomic_folder", full)
     status, out, err = run(*words, "-o", tmp_path / "report")
     assert status == 2
     assert "phi_u" in out
-    assert "no room is left" in err
+    assert "No space left on device" in err
     assert err.count("\n") == 1
 
 

@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
 from html import escape
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from provlab import provenance, schema, studying
 from provlab.engine.pairs import open_models
 from provlab.errors import InputError, ParameterError
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
+from provlab.report.views import Report
 from provlab_study.publishing import claims
 from provlab_study.publishing.declared import Parameter, left_out, of_ones_own
 from provlab_study.publishing.evidence import ClaimStatus, frame_of
@@ -110,6 +111,9 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     return run
 
 
+Answer = TypeVar("Answer", bound=Report)
+
+
 @dataclass
 class Run:
     """One run of one notebook; collects what its claims will be judged from.
@@ -127,6 +131,8 @@ class Run:
         experiment does not take the place of the study's.
     own : tuple of str
         Models that a reader gave in place of the study's.
+    answers : list of str
+        What was `found` of them, beside the studies, in a sentence each.
     """
 
     name: str
@@ -138,6 +144,7 @@ class Run:
     studies: dict[str, StudyReport] = field(default_factory=dict)
     judgements: dict[str, ClaimStatus] = field(default_factory=dict)
     own: tuple[str, ...] = ()
+    answers: list[str] = field(default_factory=list)
 
     def require(self, holds: bool, needs: str) -> None:
         """Stop before anything is computed unless the page has what it needs.
@@ -179,6 +186,11 @@ class Run:
         study = replace(study, lineage=self.lineage(study.sources))
         self.pairs(study)
         return study
+
+    def found(self, result: Answer) -> Answer:
+        """Keep a result's answer for the page's first sentences, where it is about a reader's models; return it."""
+        self.answers.append(result.card().answer)
+        return result
 
     def lineage(self, models: Sequence[str]) -> Lineage:
         """What is known of the origin of models, by their names and by the file of the parameter ``lineage``.
@@ -285,7 +297,8 @@ class Run:
         """What the studies of a reader's models found, in a sentence or two; None where the models are the study's."""
         if not self.own:
             return None
-        return tuple(in_words(study) for study in {id(study): study for study in self.studies.values()}.values())
+        studies = {id(study): study for study in self.studies.values()}.values()
+        return (*self.answers, *map(in_words, studies))
 
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""

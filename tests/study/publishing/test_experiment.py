@@ -14,6 +14,7 @@ from provlab_study.exchangeability.predicates import permtest_uniform
 from provlab_study.publishing.evidence import OldRecordsError, read
 from provlab_study.publishing.experiment import INJECTED, STUDY_RUN, Footer, begin
 from provlab_study.publishing.judgement import truth
+from provlab_study.publishing.own import in_words
 from provlab_study.publishing.results import Results
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
@@ -127,6 +128,15 @@ def test_a_page_about_ones_own_models_says_first_what_was_found_of_them(tmp_path
     monkeypatch.setenv(STUDY_RUN, "stamp")
     study = begin("tree", namespace(profile="smoke"))
     assert study.summary(None, (None, "Of the zoo."))._repr_mimebundle_()[1] == {"lead": None}
+
+
+def test_answers_of_other_questions_stand_first(tmp_path, monkeypatch, models):
+    run, _ = with_models(tmp_path, monkeypatch, base=models["base"], child=models["tuned"])
+    result = provlab.compare(models["base"], models["tuned"], statistics=["phi_u"], progress=False)
+    assert run.found(result) is result
+    study = run.study([models["base"], models["tuned"]], ["phi_u"])
+    _, about = run.summary(None, (None, "Of the zoo."))._repr_mimebundle_()
+    assert about["own"] == [result.card().answer, in_words(study)]
 
 
 def test_a_study_in_which_a_model_cannot_be_opened_ends_the_page(tmp_path, monkeypatch, models):
