@@ -39,6 +39,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PROFILE=smoke      minutes; =default the study; =paper the papers' own models (asks before it fetches)"
+	@echo "  PROFILE=mine       a book about your own models, of the profile that 'provlab book A B C' writes"
 	@echo "  PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu    PyTorch without CUDA, several GB smaller"
 
 env: $(READY) ## make .venv from requirements.lock (a conda environment named provlab is used as it is)

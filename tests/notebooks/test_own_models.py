@@ -61,8 +61,8 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
     "striped_hyena": lambda mine: {"parent": mine[0], "hybrids": [mine[1]], "unrelated": [mine[2]], "n_draws": 20},
     "evasion": lambda mine: {"models": mine[:3], "pair": mine[:2], "stranger": mine[2], "n_sequences": 4},
     "how_it_scales": lambda mine: {
-        "models": mine[:3], "diffed": mine[:2], "shape": "tiny", "pruned_shape": "tiny", "sizes": [32, 64], "columns": 8,
-        "full": [64, 16], "diff_shapes": ["gpt-2"], "diff_lengths": [6, 8],
+        "models": mine[:3], "diffed": mine[:2], "shape": "tiny", "pruned_shape": "tiny", "sizes": [32, 64],
+        "columns": 8, "full": [64, 16], "diff_shapes": ["gpt-2"], "diff_lengths": [6, 8],
     },
     "further_tests": lambda mine: {"models": mine[:3], "pair": mine[:2], "stranger": mine[2]},
 }  # fmt: skip

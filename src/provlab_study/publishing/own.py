@@ -1,8 +1,7 @@
 """A page about a reader's models: their lineage as a file tells it, and what a study found, in words."""
 
 import csv
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from provlab.errors import InputError
 from provlab.plots.numbers import format_log10_p
-from provlab.report.decide import OUTCOMES, REJECTED
+from provlab.report.decide import NOT_REJECTED, OUTCOMES, REJECTED, UNTESTED
 from provlab.report.findings import answer
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
@@ -77,11 +76,11 @@ def read_lineage(path: Path) -> dict[str, str | None]:
 def in_words(study: StudyReport) -> str:
     """What a study found: how many pairs by outcome, which are related, and the strongest evidence."""
     names, outcomes = study.labels(), study.outcomes()
-    counts = Counter(outcomes.values())
+    pairs_of = {outcome: [pair for pair, found in outcomes.items() if found == outcome] for outcome in OUTCOMES}
     counted = ", ".join(
-        f"{counts[outcome]} {answer(REJECTED) if outcome == REJECTED else outcome}"
-        for outcome in OUTCOMES
-        if counts[outcome]
+        f"{len(pairs)} {answer(REJECTED) if outcome == REJECTED else outcome}{_named(pairs, names, outcome)}"
+        for outcome, pairs in pairs_of.items()
+        if pairs
     )
     models = ", ".join(names[source] for source in study.sources[:_NAMED])
     more = f" and {len(study.sources) - _NAMED} more" if len(study.sources) > _NAMED else ""
@@ -94,3 +93,11 @@ def in_words(study: StudyReport) -> str:
         text += f" The strongest evidence is that of {pair}, by {record.statistic}: log10 p {format_log10_p(p)}"
         text += f", {study.family.words()}."
     return text
+
+
+def _named(pairs: Sequence[tuple[str, str]], names: Mapping[str, str], outcome: str) -> str:
+    """Name pairs that were found related, the first of them."""
+    if outcome in (NOT_REJECTED, UNTESTED):
+        return ""
+    more = f"; and {len(pairs) - _NAMED} more" if len(pairs) > _NAMED else ""
+    return f" ({'; '.join(f'{names[a]} and {names[b]}' for a, b in pairs[:_NAMED])}{more})"
