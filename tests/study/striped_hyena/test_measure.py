@@ -73,6 +73,20 @@ def test_strangers_share_nothing(tmp_path):
     assert tests["log10_p"].min() > -3
 
 
+def test_rows_of_zeros_are_left_out_and_so_is_an_axis_of_tokens(tmp_path, monkeypatch):
+    """As many checkpoints have them: a row for padding, and a table of more tokens than are matched."""
+    parent = draw(1, ["wide.a"])
+    child = {"wide.a": parent["wide.a"].clone()}
+    child["wide.a"][3] = 0.0
+    parent["wide.a"][5:7] = 0.0
+    folders = [folder_with(tmp_path / name, model) for name, model in (("c", child), ("p", parent))]
+    found = compared(*folders).set_index("axis")
+    assert found.loc["rows", "log10_p"] == pytest.approx(pvalues.log10_floor(48 - 3))
+    assert found.loc["rows", "cosine"] == pytest.approx(1.0)
+    monkeypatch.setattr(measure, "LONGEST", 40)
+    assert list(compared(*folders)["axis"]) == ["columns"]
+
+
 def test_models_without_a_common_shape_are_refused(tmp_path):
     lonely, parent = (
         folder_with(tmp_path / name, {"x": torch.ones(shape)}) for name, shape in (("l", (3, 5)), ("p", 3))
