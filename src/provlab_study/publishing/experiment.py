@@ -382,10 +382,10 @@ class PageSummary:
         return "\n".join(tried or ["- Nothing was measured in this run."]) + folded("Not tried in this run", left)
 
     def _about_own(self) -> list[str]:
-        """What the page opens with: what the studies found, else the first sentences that this run bears out."""
+        """What the page opens with: what the studies found, else the first sentence that this run bears out."""
         if self.own:
             return list(self.own)
-        held = [sentence for holds, sentence in self.findings if holds is True][:2]
+        held = [sentence for holds, sentence in self.findings if holds is True][:1]
         return held or [f"{MARKS[holds]}{sentence}" for holds, sentence in self.findings if holds is not None][:1]
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
