@@ -49,6 +49,8 @@ def assemble(plan: Plan, book: Path, results: Results) -> None:
     }
     (book / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8")) | {"title": plan.title}
+    local = config["sphinx"]["local_extensions"]  # beside the study's settings, and not beside these
+    config["sphinx"]["local_extensions"] = {name: str(ROOT / folder) for name, folder in local.items()}
     (book / "_config.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
 

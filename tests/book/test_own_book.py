@@ -136,7 +136,9 @@ def test_the_front_page_has_findings_models_and_how_it_was_made(checkout):
     assert not (book / "experiments" / "audit.ipynb").exists()
     assert "*Not run on these models.*" in (book / "experiments" / "audit.md").read_text()
     assert "glue" not in (book / "test_here.md").read_text()
-    assert yaml.safe_load((book / "_config.yml").read_text())["title"] == "Mine"
+    config = yaml.safe_load((book / "_config.yml").read_text())
+    assert config["title"] == "Mine"
+    assert all((Path(folder) / f"{name}.py").is_file() for name, folder in config["sphinx"]["local_extensions"].items())
 
 
 def test_a_profile_of_the_study_stays_the_study(checkout):
