@@ -39,6 +39,7 @@ help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "  PROFILE=smoke      minutes; =default the study; =paper the papers' own models (asks before it fetches)"
+	@echo "  PROFILE=mine       a book about your own models, of the profile that 'provlab book A B C' writes"
 	@echo "  PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu    PyTorch without CUDA, several GB smaller"
 
 env: $(READY) ## make .venv from requirements.lock (a conda environment named provlab is used as it is)
@@ -68,11 +69,11 @@ IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.genera
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
 	@$(MAKE) --no-print-directory pages BETWEEN="$(BIN)/python book/preview.py $(BUILD) _build/html"
 	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf _build/html && mv _build/.html _build/html
-	@$(BIN)/provlab claims
+	@grep -q '^title:' $(PLAN) || $(BIN)/provlab claims
 	@echo; echo "the book: $(CURDIR)/_build/html/index.html"
 
 notebooks: env ## run the notebooks of PROFILE; what is up to date is skipped
-	@if [ ! -f $(PLAN) ]; then echo "make: no $(PLAN); PROFILE is smoke, default or paper" >&2; exit 2; fi
+	@if [ ! -f $(PLAN) ]; then echo "make: no $(PLAN); PROFILE is smoke, default or paper, or one that provlab book writes" >&2; exit 2; fi
 	@mkdir -p $(BUILD)/book/experiments
 	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments $(if $(YES),--yes) $(if $(BETWEEN),--between "$(BETWEEN)")
 
@@ -92,7 +93,8 @@ $(BUILD)/html/index.html: $(PAGES) _config.yml tests/book/check_html.py tests/bo
 	@find book -mindepth 1 -maxdepth 1 -not -name experiments -exec cp -R {} $(BUILD)/book/ \;
 	@mkdir -p $(BUILD)/book/records && find "$${PROVLAB_RESULTS:-_results}/$(PROFILE)/experiments" -name '*.json' -exec cp {} $(BUILD)/book/records/ \; 2>/dev/null || true
 	@rm -rf $(BUILD)/_build
-	@$(BIN)/jupyter-book build $(BUILD)/book --config _config.yml --path-output $(BUILD) -W -n --keep-going --all -q > $(BUILD)/build.log
+	@$(BIN)/python book/own_book.py $(PLAN) $(BUILD)
+	@$(BIN)/jupyter-book build $(BUILD)/book --config $$(ls $(BUILD)/book/_config.yml 2> /dev/null || echo _config.yml) --path-output $(BUILD) -W -n --keep-going --all -q > $(BUILD)/build.log
 	@$(BIN)/python tests/book/check_html.py $(BUILD)/_build/html
 	@$(BIN)/python tests/book/check_axe.py $(BUILD)/_build/html
 	@rm -rf $(BUILD)/html && mv $(BUILD)/_build/html $(BUILD)/html && touch $@

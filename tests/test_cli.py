@@ -18,6 +18,7 @@ import tiny_models
 import torch
 from safetensors.torch import load_file
 
+import provlab
 from provlab import zoo
 from provlab.cli import compare, main
 from provlab.cli.options import BlockNumbers
@@ -123,7 +124,7 @@ def test_a_script_can_fail_on_what_is_rejected(run, models):
             assert [run(*arguments)[0], run(*arguments, "--fail-on", "rejected,by-order-alone")[0]] == [0, status]
 
 
-@pytest.mark.parametrize("command", ["run", "reproduce", "claims"])
+@pytest.mark.parametrize("command", ["run", "book", "reproduce", "claims"])
 def test_a_command_of_a_study_that_is_not_installed_says_how_it_comes(run, monkeypatch, command):
     monkeypatch.setattr("provlab.plugins.named", lambda _: {})
     status, out, err = run(command, "x", "--no-such-option")
@@ -209,12 +210,17 @@ def test_run_executes_a_notebook_under_a_profile_of_its_own(run, monkeypatch, tm
     ran = []
     monkeypatch.setattr(runner, "run", lambda path, inputs, output, **_: ran.append((path.stem, inputs, output)))
     status, out, err = run("run", "tree", "-p", "models=a, b", "-p", "seed=4")
-    assert (status, err) == (0, "")
-    expected = tmp_path / "results" / "own" / "tree.ipynb"
-    assert ran == [("tree", {"models": ["a", "b"], "seed": 4, "profile": "own"}, expected)]
+    pages = tmp_path / "results" / "own" / "pages"
+    assert (status, err) == (0, f"all pages of yours: {pages / 'index.html'}\n")
+    ((_, values, expected),) = ran
+    assert values == {"models": ["a", "b"], "seed": 4, "profile": "own"}
+    assert expected.parent == pages
+    assert expected.name.startswith("tree-")
     assert out == f"{expected}\n"
     run("run", "tree", "-p", "profile=mine", "-o", "x.ipynb")
     assert ran[1] == ("tree", {"profile": "mine"}, Path("x.ipynb"))
+    run("run", "tree", "-p", "models=a, b", "-p", "seed=5")
+    assert ran[2][2] not in (expected, Path("x.ipynb"))  # another question is another page
 
 
 def test_run_takes_what_a_profile_gives_a_notebook(run, monkeypatch, tmp_path):
@@ -540,3 +546,32 @@ def test_a_stream_of_ascii_shows_what_it_can():
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith(r"provlab: error: /no/\xe9 does not exist")
+
+
+def test_a_fault_in_writing_leaves_the_answer(run, models, tmp_path, monkeypatch):
+    """A disk that is full, or a folder that somebody removed meanwhile, takes the file and not the answer."""
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path))
+
+    monkeypatch.setattr("provlab.cli.delivery.atomic_file", full)
+    words = ["compare", models["base"], models["other"], "--statistic", "phi_u"]
+    status, out, err = run(*words, "--json", tmp_path / "x.json")
+    assert status == 2
+    assert "phi_u" in out
+    assert "No space left on device" in err
+    monkeypatch.setattr("provlab.attest.folder.atomic_folder", full)
+    status, out, err = run(*words, "-o", tmp_path / "report")
+    assert status == 2
+    assert "phi_u" in out
+    assert "No space left on device" in err
+    assert err.count("\n") == 1
+
+
+def test_all_that_a_comparison_must_train_is_announced_at_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(zoo, "build", lambda names, **_: asked.append(list(names)))
+    monkeypatch.setattr("provlab.api.open_models", lambda *_, **__: pytest.fail("opened") if not asked else exit())
+    with pytest.raises(SystemExit):
+        provlab.compare("zoo:oak", "zoo:oak-math")
+    assert asked == [["oak", "oak-math"]]

@@ -120,3 +120,14 @@ def test_without_dask_the_extra_is_named(run, models, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     status, _, err = run(models["base"], models["tuned"], "--scheduler", "tcp://127.0.0.1:1")
     assert (status, err) == (2, "provlab: error: a scheduler needs Dask's distributed; install provlab[dask]\n")
+
+
+def test_a_study_in_which_a_model_cannot_be_opened_answers_and_fails(run, models, tmp_path):
+    (tmp_path / "empty").mkdir()
+    words = ["study", models["base"], models["tuned"], tmp_path / "empty", "--statistic", "phi_u"]
+    status, out, err = run(*words, "--results", tmp_path / "kept")
+    assert status == 2
+    assert out.startswith("3 models, ")
+    assert err.startswith(f"provlab: error: {tmp_path / 'empty'} could not be opened: ")
+    assert err.endswith("; the other pairs stand above\n")
+    assert err.count("\n") == 1

@@ -92,3 +92,47 @@ def test_a_word_that_fits_is_not_broken_where_another_column_could_be_narrower(r
     out = capsys.readouterr().out
     assert name in out
     assert widest(out) <= 60
+
+
+@pytest.mark.parametrize(
+    ("width", "kept"),
+    [
+        (80, ["test", "log10 p", "to its floor", "floor", "units agree"]),
+        (59, ["test", "log10 p", "floor", "units agree"]),
+        (40, ["test", "log10 p", "units agree"]),
+        (30, ["test", "log10 p"]),
+    ],
+)
+def test_a_narrow_terminal_loses_bars_first_then_floors_and_no_name_folds(terminal, capsys, width, kept):
+    from provlab.cli.screen import show
+    from provlab.report.card import BarCell, Card
+    from provlab.report.views import Table
+
+    terminal(width)
+    names = ("phi_u", "phi_match_unsigned")
+    rows = [(name, "-1,086.6", BarCell.of(0.5), "-1,802.7", "95.1%") for name in names]
+    header = ("test", "log10 p", "to its floor", "floor", "units agree")
+    show(Card("Here.", body=[Table(header, rows, right=(1, 3, 4))]))
+    out = capsys.readouterr().out
+    assert widest(out) <= width
+    assert all(re.search(rf"^{name} ", out, re.MULTILINE) for name in names)
+    assert ("━" in out) == ("to its floor" in kept)
+    assert ("-1,802.7" in out) == ("floor" in kept)
+    assert ("95.1%" in out) == ("units agree" in kept)
+    assert out.count("-1,086.6") == 2
+
+
+def test_a_name_stays_whole_where_words_behind_it_must_break(terminal, capsys):
+    from provlab.cli.screen import show
+    from provlab.report.card import Card
+    from provlab.report.views import Table
+
+    terminal(40)
+    show(
+        Card(
+            "Here.", body=[Table(("page", "title"), [("an_experiment_of_a_name", "incomprehensibilities everywhere")])]
+        )
+    )
+    out = capsys.readouterr().out
+    assert "an_experiment_of_a_name" in out
+    assert widest(out) <= 40

@@ -15,6 +15,7 @@ from small_notebooks import write
 
 from provlab import HOMES
 from provlab.cli import COMMANDS, cluster
+from provlab.errors import CheckpointError
 from provlab_study.publishing.results import Results
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -27,7 +28,8 @@ SLIPS = {
     "shelf ad zoo:oak --shelf none": "No such command 'ad'. Did you mean 'add'",
     "shelf": "Missing command; there are add, list, show, remove",
     "zoo lst": "No such command 'lst'. Did you mean 'list'",
-    "zoo train": "No such command 'train'; there are list, build",
+    "zoo train": "No such command 'train'. Did you mean 'build'",
+    "zoo trian": "No such command 'trian'; there are list, build",
     "--verison": "No such option '--verison'. Did you mean '--version'",
     "compare zoo:oak zoo:elm --statistc phi_u": r"Did you mean '--statistic'\? \(see provlab compare --help",
     "compare zoo:oak zoo:elm --zzz": r"No such option '--zzz' \(see provlab compare --help",
@@ -107,6 +109,30 @@ SLIPS = {
     "claims": "the study's notebooks are not in",
     "reproduce smoke.yml -o out": "the study's notebooks are not in",
     "run none.ipynb": "there is no notebook none.ipynb; give a path that exists, or a name in notebooks/",
+    # parameters of a page, refused before its kernel starts
+    "run {page} -p models={base},./nothere -p seed=1": r"\./nothere does not exist; give a checkpoint folder that does",
+    "run {page} -p models=": "parameter models is empty; give 2 models or more",
+    "run {page} -p models=,": "parameter models is empty; give 2 models or more",
+    "run {page} -p models={base}": "parameter models takes 2 models or more, not 1",
+    "run {page} -p models={base},{base}": "parameter models names .*base more than once; give each model once",
+    "run {page} -p models={base},{base}/": "parameter models names one model twice: .*base and .*base/; give it once",
+    "run {page} -p models={base},{truncated}": "model.safetensors is truncated or corrupt .*copy it",
+    "run {page} -p models={base},zoo:oakk": "no zoo model 'oakk'; did you mean oak",
+    "run {page} -p models={base},oak": "oak is no folder here; did you mean zoo:oak",
+    "run {page} -p models={base},{tuned} -p lineage=none.csv": "parameter lineage: there is no file none.csv; give one",
+    "run {page} -p models={base},{tuned} -p lineage={of_others}": "tells of none of the models .*as it is given",
+    "run {page} -p models={base},{tuned} -p lineage={circle}": "its own ancestor; one of its lines is the wrong way",
+    "run {page} -p n_permutations=0": "n_permutations must be a whole number of at least 1, not 0",
+    "run {page} -p seed=-1": "seed must be a whole number of at least 0, not -1",
+    "run {page} -p device=gpu": r"there is no device 'gpu'; did you mean cuda\?",
+    "run {page} -p n=2": "parameter n must be at least 40, or 0, not 2",
+    "run {page} -p shares=0.1,2": "parameter shares must be at least 0 and at most 1, not 2.0",
+    "run {page} -p shares=0.1": "parameter shares takes 2 items, not 1",
+    "run {page} -p base={base}": "page: with base give child too, which goes with it",
+    "run {page} -p sizes=1,2": r"sizes is declared as tuple\[int, ...\], of which no value can be given; declare it as",
+    "run {page} -p limit=x": r"parameter limit must be int, not 'x'",
+    "run {two_cells} -p seed=1": "2 cells of .* are tagged parameters, and a later one would undo what is given",
+    "book zoo:oak zoo:elm": "the study's notebooks are not in",
     "claims --results none": "--results none is no folder of results; give that",
     "claims --results {damaged_results}": "llama_tree.json is damaged .*; delete that file and run again",
     "zoo build oka": "no zoo model 'oka'; did you mean oak",
@@ -124,6 +150,22 @@ SLIPS = {
     "compare {base} {truncated} --statistic phi_u": "model.safetensors is truncated or corrupt .*copy it",
     "compare {base} {of_nan} --statistic phi_u": f"{UP} holds 3 NaN and 0 Inf among 1152 values; copy",
 }
+
+
+#: the parameters of a page
+PAGE = """profile: str = "default"  # label
+models: list[str] = ["zoo:*"]  # sources [2 models or more]
+lineage: str = ""  # what is known of them [a file; or empty]
+base: str = "zoo:oak"  # one [a model]
+child: str = "zoo:oak-chat"  # made of it [a model; needed with base]
+n: int = 400  # sequences; 0 to leave them out [at least 40; or 0]
+shares: list[float] = [0.1, 0.5]  # quantiles [at least 0; at most 1; just 2]
+sizes: tuple[int, ...] = (1, 2)  # of groups
+limit: Optional[int] = None  # at most
+n_permutations: int = 99  # T
+seed: int = 0  # of all draws
+device: str = "cpu"  # where
+"""
 
 
 class Given(dict):
@@ -161,6 +203,24 @@ class Given(dict):
         store = Results(self.folder / "kept")
         store.put_experiment("llama_tree", {"name": "llama_tree"}).write_text('{"name": "lla')
         return store.root
+
+    def page(self):
+        return write(self.folder / "page.ipynb", "1", parameters=PAGE)
+
+    def two_cells(self):
+        path = write(self.folder / "two.ipynb", "seed: int = 1", parameters="seed: int = 0")
+        tiny_models.edit_json(path, lambda kept: kept["cells"][1]["metadata"].update(tags=["parameters"]))
+        return path
+
+    def of_others(self):
+        path = self.folder / "others.csv"
+        path.write_text("child,parent\norg/a,org/b\n")
+        return path
+
+    def circle(self):
+        path = self.folder / "circle.csv"
+        path.write_text(f"{self['base']},{self['tuned']}\n{self['tuned']},{self['base']}\n")
+        return path
 
     def file(self):
         (self.folder / "file").touch()
@@ -204,7 +264,7 @@ def test_a_slip_is_refused_before_any_work(run, inside, models, tmp_path_factory
 def test_a_notebook_is_not_begun_with_a_model_that_the_zoo_lacks(run, inside, monkeypatch):
     (inside / "notebooks").mkdir()
     (inside / "pyproject.toml").touch()
-    write(inside / "notebooks" / "audit.ipynb", "1", parameters='suspect: str = "zoo:oak"\nseed: int = 0')
+    write(inside / "notebooks" / "audit.ipynb", "1", parameters='suspect: str = "zoo:oak"  # [a model]\nseed: int = 0')
     monkeypatch.setattr("provlab_study.publishing.runner.run", lambda *_, **__: pytest.fail("it ran"))
     status, _, err = run("run", "audit", "-p", "suspect=zoo:oakk")
     assert status == 2
@@ -266,11 +326,16 @@ def test_verify_repeats_the_verdict_that_it_confirms(run, models):
 
 
 def test_names_of_many_and_lines_of_several_are_taken_apart():
-    """Before a notebook runs its models are looked up: not a name that stands for many, and each of a line."""
-    from provlab_study.commands.run import _zoo_models
+    """Each name of a line between bars is one; a name with braces stands for many, and nobody opens it."""
+    from provlab_study.commands.models import check_models
+    from provlab_study.publishing.declared import Parameter, model_names
 
-    values = [["zoo:null-{:02d}", "zoo:oak | zoo:oak-chat | /mine |"], "zoo:elm", "User: hello", 3]
-    assert _zoo_models(values) == ["zoo:oak", "zoo:oak-chat", "zoo:elm"]
+    values = [["zoo:null-{:02d}", "zoo:oak | zoo:oak-chat | /mine |"], "zoo:elm", 3]
+    assert model_names(values) == ["zoo:null-{:02d}", "zoo:oak", "zoo:oak-chat", "/mine", "zoo:elm"]
+    parameter = Parameter("models", "list[str]", "[]", "[models]")
+    check_models({"models": parameter}, {"models": ["zoo:null-{:02d}", "zoo:oak | zoo:oak-chat |"]})
+    with pytest.raises(CheckpointError, match="/mine does not exist"):
+        check_models({"models": parameter}, {"models": ["zoo:oak | /mine |"]})
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 from provlab import policy
 from provlab import statistics as registry
-from provlab.engine.pairs import open_models
+from provlab.engine.pairs import open_models, train_missing
 from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
 from provlab.errors import NotComparableError, ParameterError
@@ -105,6 +105,7 @@ def compare(
     if a == b:  # answered without a test
         itself = describe(a, Checkpoint.open(a, allow_pickle=allow_pickle))
         return Comparison((itself, itself), (), options, primary, fdr)
+    train_missing([a, b])  # together, so that the whole work is announced at once
     opened = open_models([a, b], allow_pickle=allow_pickle, strict=True)
     records, options = policy.ask(
         opened,

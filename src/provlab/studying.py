@@ -8,7 +8,7 @@ from provlab import plugins, policy
 from provlab import statistics as registry
 from provlab.api import described
 from provlab.engine.memory import budget_for
-from provlab.engine.pairs import check_sources, open_models
+from provlab.engine.pairs import check_sources, open_models, train_missing
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.reading import part
@@ -17,6 +17,8 @@ from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.statistics import quick as few
 from provlab.statistics.options import Options
+
+__all__ = ["expand", "study", "train_missing"]
 
 
 def expand(models: Sequence[str | Path]) -> list[str]:
@@ -37,16 +39,6 @@ def expand(models: Sequence[str | Path]) -> list[str]:
         end = f"::{piece}" if piece else ""
         expanded += [f"{scheme}:{model}{end}" for model in names(name)] if names else [whole]
     return expanded
-
-
-def train_missing(models: Sequence[str]) -> None:
-    """Have each scheme make those of its models together that are not there yet."""
-    by_scheme: dict[str, list[str]] = {}
-    for scheme, _, name in (part.split(source)[0].partition(":") for source in models if ":" in source):
-        by_scheme.setdefault(scheme, []).append(name)
-    for scheme, names in by_scheme.items():
-        if prepare := plugins.hook(scheme, "prepare"):
-            prepare(names)
 
 
 def study(

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shutil
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from in_toto_attestation.v1.statement import Statement
 
 import provlab
 from provlab.attest import folder as folders
+from provlab.attest.conclusion import CONCLUSIONS
 from provlab.attest.statement import COMMANDS, as_text, pedigree, statement
-from provlab.errors import EvidenceError, ProvlabError
+from provlab.errors import EvidenceError, InputError, ProvlabError
+from provlab.report.decide import OUTCOMES
 
 SETTINGS = {"statistics": ["phi_u", "phi_unseen"], "seed": 3}
 
@@ -89,6 +92,31 @@ def test_the_page_shows_what_replays_and_signs_it(report):
     assert "<details open>" in page
     assert all(command in page for command in COMMANDS)
     assert load(report, "statement.json")["subject"][0]["digest"]["sha256"] in page
+
+
+def test_the_page_begins_with_a_date_names_and_three_plain_sentences(report, models):
+    page = (report / "index.html").read_text()
+    today = date.fromisoformat(load(report)["date"])
+    opening = page.partition("<h1>")[2].partition("<div")[0]
+    assert opening.startswith(f"Report of {today.day} {today:%B} {today.year}: base, tuned</h1>")
+    assert models["base"] not in opening
+    told = opening.partition("<p>")[2].partition("</p>")[0]
+    assert told == CONCLUSIONS["rows of one origin"].format(a="base", b="tuned")
+    assert "It does not say" in opening
+    for said in CONCLUSIONS.values():
+        assert len(re.findall(r"\.(?= |$)", said)) == 3
+        assert not re.search(r"\d|log10|phi_", said)
+    assert set(CONCLUSIONS) == set(OUTCOMES)
+
+
+def test_models_that_lie_elsewhere_must_be_named(models, tmp_path):
+    folder, moved = tmp_path / "report", shutil.copytree(models["base"], tmp_path / "moved")
+    result = provlab.compare(str(moved), models["tuned"], progress=False, **SETTINGS)
+    folders.write(folder, "compare", SETTINGS, result)
+    shutil.rmtree(moved)
+    with pytest.raises(InputError, match=rf"moved does not exist.*: provlab verify {folder} MODEL MODEL$"):
+        reports.verify(folder)
+    assert "recomputed bit for bit" in reports.verify(folder, [models["base"], models["tuned"]])
 
 
 def leaves(value, at=()):

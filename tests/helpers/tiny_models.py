@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
-from tokenizers import ByteLevelBPETokenizer, SentencePieceBPETokenizer
-from transformers import LlamaTokenizerFast
+from tokenizers import ByteLevelBPETokenizer, SentencePieceBPETokenizer, Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaTokenizerFast, PreTrainedTokenizerFast
 
 from provlab.reading.examples import TINY, build
 
 __all__ = [
     "BLOCKS", "MLP_WIDTH", "TINY", "VOCABULARY", "WIDTH", "as_gpt2s", "as_llamas", "build", "copy", "edit_json",
-    "rewrite", "save",
+    "rewrite", "save", "with_tokens",
 ]  # fmt: skip
 
 #: of most of the models in `examples.toml`
@@ -66,3 +66,16 @@ def as_llamas(folder: Path, text: str, size: int) -> None:
     special = ["<unk>", "<s>", "</s>"]
     trainer.train_from_iterator([text], vocab_size=size, special_tokens=special, show_progress=False)
     LlamaTokenizerFast(tokenizer_object=trainer._tokenizer).save_pretrained(folder)
+
+
+def with_tokens(folder: Path, size: int) -> Path:
+    """Put a tokenizer of so many tokens beside a model: bytes, and words that no text has."""
+    end = "<|end|>"
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    names = [end, *alphabet, *(f"word{n}" for n in range(size - len(alphabet) - 1))]
+    tokenizer = Tokenizer(models.BPE(vocab={name: n for n, name in enumerate(names)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    kept = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end, pad_token=end)
+    kept.save_pretrained(folder)
+    return folder

@@ -27,6 +27,7 @@ GIVEN = [
 def in_the_project(monkeypatch, tmp_path):
     monkeypatch.chdir(PROJECT)
     monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path))
+    monkeypatch.setattr("provlab.statistics.options._check_device", lambda device: None)  # plans are for other machines
 
 
 def begun(name, parameters):
@@ -52,20 +53,32 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
 @pytest.mark.parametrize(
     ("name", "parameters", "words"),
     [
-        ("matching_and_pvalues", {"models": ["/a", "/b", "/c"]}, "models of known lineage from at least three trees"),
-        ("robust_null", {"models": ["/a", "/b"]}, "needs models of known origin from at least three trees: models"),
+        ("matching_and_pvalues", {"models": ["/a", "/b", "/c"]}, "parameter models takes 4 models or more, not 3"),
+        ("matching_and_pvalues", {"models": ["/a", "/b", "/c", "/d"]}, "known lineage from at least three trees"),
+        ("robust_null", {"models": ["/a", "/b"]}, "parameter models takes 3 models or more, not 2"),
+        ("robust_null", {"models": ["/a", "/b", "/c"]}, "needs models of known origin from at least three trees"),
         (
             "robust_null",
-            {"bases": ["/a", "/b", "/c"]},
+            {"bases": ["/a", "/b", "/c", "/d", "/e"]},
             "an even number of models that share nothing, at least four: bases",
         ),
         ("robust_null", {"origin": "/a"}, "with origin give kin too"),
-        ("calibration", {"bases": ["/a", "/b", "/c"]}, "an even number of independent models, at least four: bases"),
+        (
+            "calibration",
+            {"bases": ["/a", "/b", "/c", "/d", "/e"]},
+            "an even number of independent models, at least four: bases",
+        ),
         ("olmo_seeds", {"runs": ["/a", "/b"]}, "with runs give reruns too"),
         ("olmo_seeds", {"runs": ["/a", "/b", "/c"], "reruns": ["/d"]}, "runs has 3 models, reruns 1"),
+        (
+            "olmo_seeds",
+            {"runs": list("abcdef"), "reruns": list("ghi"), "tokens": [1, 2]},
+            "for each rerun at each of 2 budgets: runs has 6 models, reruns 3",
+        ),
         ("pruning_forensics", {"parents": ["/a"]}, "with parents give children too"),
         ("pruning_forensics", {"parents": ["/a", "/b"], "children": ["/c"]}, "one parent for all children"),
-        ("striped_hyena", {"hybrids": ["/a"]}, "/a is no hybrid of the zoo, so what it took is not known"),
+        ("striped_hyena", {"hybrids": ["/a"]}, "with hybrids give unrelated too"),
+        ("pruning_forensics", {"children": ["/a"], "shown": "/b"}, "in shown one of the children"),
         ("distillation", {"bases": ["/a", "/b"]}, "with bases give tunes too"),
         ("distillation", {"bases": ["/a", "/b"], "tunes": ["/c", "/d", "/e"]}, "for each of tunes its base"),
         ("encoders_and_fused", {"encoder": "/a"}, "with encoder give classifier and other_encoders too"),
@@ -77,7 +90,7 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
                 "other_encoders": ["/c"],
                 "fused": "/a",
                 "fused_tuned": "/d",
-                "other_fused": [],
+                "other_fused": ["/e"],
             },
             "each model once, as an encoder or as one with fused projections",
         ),
@@ -94,6 +107,15 @@ def test_what_is_lacking_is_said_in_one_line_before_anything_is_computed(name, p
         begun(name, parameters)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_file_says_of_ones_own_models_what_the_zoo_says_of_its_own(tmp_path):
+    (tmp_path / "lineage.csv").write_text("/a,\n/b,/a\n/c,\n/d,\n")
+    given = {"models": ["/a", "/b", "/c", "/d"], "lineage": str(tmp_path / "lineage.csv")}
+    assert begun("matching_and_pvalues", given)["trees"] == {"/a": "/a", "/b": "/a", "/c": "/c", "/d": "/d"}
+    assert begun("robust_null", given)["lineage"].dependent("/a", "/c") is False
+    with pytest.raises(ProvlabError, match="tells of none of the models /x, /y"):
+        begun("llama_tree", given | {"models": ["/x", "/y"]})
 
 
 def test_models_of_other_tokens_are_refused_before_anything_is_listed(models):
@@ -115,12 +137,19 @@ def test_models_with_gates_are_refused_before_students_are_trained(models):
             {"parents": ["/a"], "children": ["/b", "/c"]},
             {"strangers": [], "healed": "", "snapshots": [], "hot": [], "shown": "/c", "parents": ["/a", "/a"]},
         ),
+        ("pruning_forensics", {"children": ["/b"]}, {"shown": "/b", "healed": "", "snapshots": [], "hot": []}),
+        (
+            "striped_hyena",
+            {"parent": "/a", "hybrids": ["/b"], "unrelated": ["/c"]},
+            {"embedding_only": "", "projections_only": "", "bases": [], "known": []},
+        ),
+        ("mlp_retraining", {"base": "/a", "tuned": "/b", "stranger": "/c"}, {"narrow": []}),
         ("power", {"base": "/a"}, {"tunes": []}),
         ("plagiarism", {"base": "/a"}, {"tune": "", "others": []}),
         ("miqu", {"base": "/a", "leak": "/b", "controls": ["/c", "/d"]}, {"tuned": ""}),
         ("two_models", {"first": "/a", "second": "/b"}, {"seeds": []}),
         ("calibration", {"bases": ["/a", "/b", "/c", "/d"]}, {"models": ["/a", "/b", "/c", "/d"]}),
-        ("olmo_seeds", {"runs": ["/a", "/b"], "reruns": ["/c"], "tokens": 5}, {}),
+        ("olmo_seeds", {"runs": ["/a", "/b"], "reruns": ["/c"], "tokens": [5]}, {}),
     ],
 )
 def test_models_of_ones_own_are_never_compared_with_the_studys(name, parameters, left_out):

@@ -22,6 +22,9 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from provlab import zoo
+from provlab_study.commands.book import filled
+from provlab_study.publishing.listing import on_own_models
+from provlab_study.publishing.parameters import checked, parameters_of
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 # parameters of each page, of the reader's models by number
@@ -45,7 +48,7 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
         "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "n_sequences": 4,
     },
     "power": lambda mine: {"base": mine[0], "tunes": [mine[1]], "widths": [64], "n_repeats": 4, "n_noise": 1},
-    "olmo_seeds": lambda mine: {"runs": mine[:4], "reruns": mine[4:6], "tokens": 1000},
+    "olmo_seeds": lambda mine: {"runs": mine[:4], "reruns": mine[4:6], "tokens": [1000, 2000]},
     "mlp_retraining": lambda mine: {
         "base": mine[0], "tuned": mine[1], "stranger": mine[2], "steps": 20, "on_the_way": [0.5], "replicates": 2,
         "variants": False, "narrow": [], "n_sequences": 4,
@@ -55,16 +58,23 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
         "length": 6, "long_length": 8, "n": 200, "n_long": 200, "n_cold": 200, "n_chains": 2, "n_pieces": 40,
         "shares": [0.0, 1.0], "exchange_steps": 20, "exchange_chains": 2, "exchange_temperatures": [4.0, 2.0, 1.0],
     },
+    "striped_hyena": lambda mine: {"parent": mine[0], "hybrids": [mine[1]], "unrelated": [mine[2]], "n_draws": 20},
+    "evasion": lambda mine: {"models": mine[:3], "pair": mine[:2], "stranger": mine[2], "n_sequences": 4},
+    "how_it_scales": lambda mine: {
+        "models": mine[:3], "diffed": mine[:2], "shape": "tiny", "pruned_shape": "tiny", "sizes": [32, 64],
+        "columns": 8, "full": [64, 16], "diff_shapes": ["gpt-2"], "diff_lengths": [6, 8],
+    },
     "further_tests": lambda mine: {"models": mine[:3], "pair": mine[:2], "stranger": mine[2]},
 }  # fmt: skip
+TOKENS = 32_000  # as many public models have
 #: pages that say in their first cell what models they would need, or why they read none
 WITHOUT = {
     "accusations", "calibration", "distillation", "exchangeability", "iglm", "in_the_wild", "matching_and_pvalues",
-    "one_seed", "robust_null", "striped_hyena", "toy_modulo30",
+    "one_seed", "robust_null", "toy_modulo30",
 }  # fmt: skip
 READING = {"scoreboard", "status"}  # they read what other pages left
 #: pages that take models of one's own, and minutes: not run here
-LONG = {"attack_lab", "evasion", "family_forest", "how_it_scales", "plagiarism"}
+LONG = {"attack_lab", "family_forest", "plagiarism"}
 METHOD = {"further_tests"}  # its words explain tests in the phrases of findings
 
 # Reading a page -------------------------------------------------------------------------------------------------------
@@ -163,7 +173,9 @@ class Kernel:
 def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model, text) -> Iterator[Kernel]:
     """Six models that share nothing but a tokenizer, two of another one, and a kernel."""
     root = tmp_path_factory.mktemp("own")
-    folders = [str(save_model(new_model(100 + n), root / f"mine-{n:02d}")) for n in range(8)]
+    folders = [str(save_model(new_model(100 + n, vocab_size=TOKENS), root / f"mine-{n:02d}")) for n in range(8)]
+    for folder in folders:
+        tiny_models.with_tokens(Path(folder), TOKENS)
     for n in (6, 7):
         tiny_models.as_llamas(Path(folders[n]), text, 100)
     manager = KernelManager(kernel_name="python3")
@@ -177,16 +189,26 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model, text
 
 
 def test_every_page_runs_on_ones_own_models_or_says_in_its_first_cell_why_not() -> None:
-    pages = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
-    assert pages == {*PAGES, *WITHOUT, *READING, *LONG}
-    firsts = {name: nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells[0].source for name in WITHOUT}
-    assert [name for name, words in firsts.items() if "**Your own models.** " not in words] == []
+    pages = {path.stem: on_own_models(path) for path in NOTEBOOKS.glob("*.ipynb")}
+    assert pages.keys() == {*PAGES, *WITHOUT, *READING, *LONG}
+    assert [name for name, (takes, why) in pages.items() if takes != "yes" and not why and name not in READING] == []
+    assert {name for name, (takes, _) in pages.items() if takes == "yes"} <= {*PAGES, *LONG}
+
+
+@pytest.mark.parametrize("name", [*PAGES, *LONG])
+def test_a_page_takes_three_models_of_ones_own_or_says_how_many(name: str) -> None:
+    """What the listing promises is asked of the rules, also of the pages that are not run here."""
+    path = NOTEBOOKS / f"{name}.ipynb"
+    if on_own_models(path)[0] == "yes":
+        assert checked(path, filled(parameters_of(path), ["/a", "/b", "/c"]))
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_on_ones_own_models_claims_nothing_of_the_zoo(name: str, kernel: Kernel) -> None:
     page = kernel.run(name)
     assert name in METHOD or claimed(page) == []
+    summary = [o for cell in page.cells for o in cell.get("outputs", []) if "lead" in o.get("metadata", {})]
+    assert summary[0].metadata["own"], "the page opens with nothing about these models"
     (last,) = (cell for cell in page.cells if cell.source.strip() == "run.finish()")
     verdicts = str(last.outputs)
     assert "✓ holds" not in verdicts

@@ -16,8 +16,8 @@ import nbformat
 import pytest
 import yaml
 
-from provlab import schema
-from provlab_study.publishing import claims, parameters
+from provlab.errors import ProvlabError
+from provlab_study.publishing import claims, declared, parameters
 from provlab_study.publishing.page import OPENING, boxed
 from provlab_study.publishing.plan import Plan
 
@@ -76,30 +76,47 @@ def bad_parameters(notebook, name):
     if len(cells) != 1:
         return [f"{len(cells)} cells are tagged parameters"]
     faults = []
-    declared = []
+    names = []
     for statement in ast.parse(cells[0].source).body:
         line = cells[0].source.splitlines()[statement.lineno - 1]
         if not isinstance(statement, ast.AnnAssign) or statement.value is None:
             faults.append(f"{line} is no annotated default")
             continue
-        declared.append(ast.unparse(statement.target))
+        names.append(ast.unparse(statement.target))
         annotation = ast.unparse(statement.annotation)
-        if annotation not in parameters.TYPES:
+        if parameters.kinds_of(annotation) is None:
             faults.append(f"{line}: the type {annotation} cannot be checked")
             continue
-        try:
-            schema.check(declared[-1], ast.literal_eval(statement.value), parameters.TYPES[annotation])
-        except ValueError as error:
-            faults.append(f"{line}: {error}")
         last = cells[0].source.splitlines()[(statement.end_lineno or statement.lineno) - 1]  # where help is read from
         if "  # " not in last:
             faults.append(f"{line}: no word of help")
-    if "profile" not in declared:
+    try:
+        known = parameters.declared_in(cells[0].source, name)
+        for parameter in known.values():
+            parameters.check_value(parameter, parameter.value)
+            faults += [f"{parameter.name}: {fault}" for fault in unruled(parameter, known)]
+    except ProvlabError as error:
+        faults.append(str(error))
+    if "profile" not in names:
         faults.append("no parameter profile")
     rest = "\n".join(code(cell) for cell in notebook.cells if cell.cell_type == "code" and cell is not cells[0])
     used = {node.id for node in ast.walk(ast.parse(rest)) if isinstance(node, ast.Name)}
-    faults += [f"{parameter} is never used" for parameter in declared if parameter not in used | {"profile", "seed"}]
+    by_run = {"profile", "seed", "lineage"}  # read from the run, and not by the cells
+    faults += [f"{parameter} is never used" for parameter in names if parameter not in used | by_run]
     return faults
+
+
+def unruled(parameter, known):
+    """A number says its range, and what names models says so; what a rule speaks of is there."""
+    rule = parameter.rule
+    if parameter.name in declared._SETTINGS and parameter.kind in ("int", "str"):
+        return
+    if parameter.kind in ("int", "float", "list[int]", "list[float]") and not (rule and rule.bounds):
+        yield "the number has no range in brackets"
+    if "zoo:" in parameter.default and not parameter.takes_models:
+        yield "it names models, and its brackets do not say so"
+    if rule:
+        yield from (f"there is no {other}" for other in (*rule.needed_with, *rule.left_out_with) if other not in known)
 
 
 def bad_begin(notebook, name):
@@ -429,6 +446,11 @@ PLANTED = [
     ("parameters", tag_another),
     ("parameters", add_to("profile: str", "\nextra = 5")),
     ("parameters", add_to("profile: str", "\nprofiles: tuple = ()  # x")),
+    ("parameters", replace("[at least 40; or 0]", "")),
+    ("parameters", replace("[at least 40; or 0]", "[at least 4000]")),
+    ("parameters", replace("[at least 40; or 0]", "[at least 40; or nought]")),
+    ("parameters", replace("# the model asked about [a model]", "# the model asked about")),
+    ("parameters", replace("[a model; needed with suspect]", "[a model; needed with suspects]")),
     ("parameters", add_to("profile: str", '\nthreads: int = "5"  # x')),
     ("parameters", add_to("profile: str", "\nnever_used: int = 5  # x")),
     ("parameters", add_to("profile: str", "\nseed: int = 5")),

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from provlab import machine, plugins, provenance
 from provlab.api import compare
+from provlab.attest.conclusion import opening
 from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_text, pedigree, predicate, statement
 from provlab.errors import EvidenceError, InputError, ProvlabError, one_line
 from provlab.files import atomic_folder
@@ -36,7 +38,7 @@ class Answer(Protocol):
     def card(self) -> "Card": ...
 
 
-SCHEMA = "provlab.evidence/1"
+SCHEMA = "provlab.evidence/2"
 PAGE, RESULT, STATEMENT, PEDIGREE = "index.html", "result.json", "statement.json", "pedigree.cdx.json"
 #: keys of a result that say where models lay and what computed them, and not what they are
 ELSEWHERE = {"versions", "source", "name", "commit", "not_verified"}
@@ -60,7 +62,8 @@ def write(folder: Path, question: str, arguments: Mapping[str, Any], result: Ans
         The result of this call.
     """
     kept = {name: value for name, value in arguments.items() if name != "allow_pickle"}
-    content = {"schema": SCHEMA, "question": question, "arguments": kept, "machine": _machine()}
+    today = datetime.now(UTC).date().isoformat()
+    content = {"schema": SCHEMA, "date": today, "question": question, "arguments": kept, "machine": _machine()}
     content = json.loads(json.dumps({**content, "result": result.to_json()}))
     files = {RESULT: as_text(content), PAGE: _page(result, content)}
     if find_spec("cyclonedx"):
@@ -91,7 +94,7 @@ def _page(result: Answer, content: Json) -> str:
         views.Listed("Computed by", [f"{name} {value}" for name, value in made.items()]),
         views.Listed("Recompute this folder from the models, and sign it", COMMANDS),
     ]
-    return result.to_page(below)
+    return result.to_page(below).replace("<body>", f"<body>{opening(content)}", 1)
 
 
 def read(folder: Path) -> Json:
@@ -116,6 +119,7 @@ def read(folder: Path) -> Json:
         content: Json = json.loads((folder / RESULT).read_bytes())
         if content["schema"] != SCHEMA:
             raise EvidenceError(f"{RESULT} is {content['schema']}, not {SCHEMA}: another version of provlab wrote it")
+        date.fromisoformat(content["date"])
         result = content["result"]
         if content["question"] != "compare" and result["schema"] != (ours := _door(content["question"]).SCHEMA):
             made = f"{result['schema']}, and this one writes {ours}"
@@ -174,11 +178,11 @@ def recompute(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = 
         try:
             checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
         except ProvlabError as error:
-            if models:
+            if models or Path(split(source)[0]).exists():
                 raise
             where = " ".join(Path(str(model["source"])).name for model in kept["models"])
-            hint = f"name where the models lie, in the report's order: provlab verify {folder} {where}"
-            raise InputError(f"{error}; {hint}") from error
+            hint = f"or say where the models lie, in the report's order: provlab verify {folder} {where}"
+            raise InputError(f"{one_line(error)}; {hint}") from error
         identical([checkpoint])  # hashes the files: no remembered hash counts
         for at, old, new in differences(model["files"], checkpoint.files()):
             if _same_content(model, checkpoint):

@@ -34,6 +34,7 @@ COMMANDS = {
     "disguise": "write a model as an adversary would show it, outputs proved or the loss told",
     "diff": "say over which inputs two models disagree",
     "run": "run a notebook with your own parameters",
+    "book": "write a profile of your own models, which make reproduce binds as a book",
     "reproduce": "run the notebooks of a plan, skipping what is up to date",
     "zoo": "list or train the embedded models of known lineage",
     "claims": "judge the papers' claims from stored records",
@@ -43,7 +44,7 @@ COMMANDS = {
 _CORE = ("compare", "study")
 _STUDY = "the study, which is no part of the library; in a checkout of provlab, make env installs both"
 #: commands of other packages -> who brings them, and how they come
-_ELSEWHERE = dict.fromkeys(("run", "reproduce", "claims"), _STUDY)
+_ELSEWHERE = dict.fromkeys(("run", "book", "reproduce", "claims"), _STUDY)
 
 
 class _Stub(click.RichCommand):

@@ -12,7 +12,7 @@ Its text is what the help says first, its keyword arguments are named as in Pyth
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import rich_click as click
@@ -76,13 +76,20 @@ class Command(click.RichCommand):
 
 
 class CommandGroup(click.RichGroup, Command):  # type: ignore[misc]  # rich-click's own classes differ so
-    """Several commands under one name."""
+    """Several commands under one name; `known_as` has other words that users give for some, which are named to them."""
 
     command_class = Command
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, *arguments: Any, known_as: Mapping[str, str] | None = None, **settings: Any) -> None:
+        self.known_as = known_as or {}
         super().__init__(*arguments, **{"no_args_is_help": False, **settings})  # help is for those who ask
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Name the commands in the order in which they were added."""
         return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Find a command; the name of one by another word is an error that says it."""
+        if cmd_name in self.known_as:
+            raise click.UsageError(f"No such command '{cmd_name}'. Did you mean '{self.known_as[cmd_name]}'?", ctx)
+        return super().get_command(ctx, cmd_name)

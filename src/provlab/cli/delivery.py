@@ -109,15 +109,24 @@ def seconds_between_bars() -> float:
 
 
 def write_report(folder: str | None, question: str, settings: Mapping[str, Any], result: Any) -> None:
-    """Write a result, with the settings that it was asked with, as a folder where that was asked."""
+    """Write a result, with the settings that it was asked with, as a folder where that was asked.
+
+    It is written when the command has printed its answer, which no fault of the folder then withholds.
+    """
     if folder is not None:
-        plugins.named(plugins.COMMANDS)["verify"].load().write(Path(folder), question, settings, result)
+        write = plugins.named(plugins.COMMANDS)["verify"].load().write
+        context = click.get_current_context()
+        assert context is not None
+        context.call_on_close(lambda: write(Path(folder), question, settings, result))
 
 
 def deliver(
     json: str | None, content: Callable[[], Any], shown: "str | Report | Card", *, verbose: bool = False
 ) -> None:
-    """Write a result as JSON where that was asked, ``-`` being standard output, and print it as text unless there."""
+    """Print a result as text, then write it as JSON where that was asked; ``-`` is JSON on standard output alone."""
+    if json != "-":
+        _print(shown, verbose=verbose)
+        sys.stdout.flush()
     if json:
         written = as_json.dumps(content(), indent=1, allow_nan=False) + "\n"
         if json == "-":
@@ -125,6 +134,9 @@ def deliver(
             return
         with atomic_file(Path(json)) as temporary:
             temporary.write_text(written, encoding="utf-8")
+
+
+def _print(shown: "str | Report | Card", *, verbose: bool) -> None:
     if isinstance(shown, str):
         print(shown)
         return

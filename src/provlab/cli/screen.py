@@ -19,6 +19,7 @@ MORE = ("more", "-v shows all, with assumptions; --json FILE has everything")
 _PIPE = 100  # columns where no terminal says how many it has
 _BAR = 16  # columns of a bar
 _GAP = 2  # columns between two of a table
+_FLOOR = "floor"  # the column that goes behind the bar, where a terminal is too narrow for all
 
 
 def show(shown: views.Report | card.Card, *, verbose: bool = False) -> None:
@@ -69,12 +70,10 @@ def _table(console: "Console", table: views.Table) -> "RenderableType":
     from rich.text import Text
 
     drawn = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_header=any(table.header))
-    longest = _longest_words(table)
-    whole = sum(longest) + _GAP * (len(longest) - 1) <= console.width  # else some word must break
+    table, widths = _fitting(table, console.width)
     for i, name in enumerate(table.header):
         right = i in table.right
-        least = longest[i] if whole else None
-        drawn.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold", min_width=least)
+        drawn.add_column(name, justify="right" if right else "left", overflow="fold", width=widths and widths[i])
     for row in table.rows:
         drawn.add_row(
             *(_bar(cell, console.options.ascii_only) if isinstance(cell, card.BarCell) else Text(cell) for cell in row)
@@ -82,12 +81,54 @@ def _table(console: "Console", table: views.Table) -> "RenderableType":
     return drawn
 
 
+def _fitting(table: views.Table, width: int) -> tuple[views.Table, list[int] | None]:
+    """Leave out of a table what a narrow terminal has no room for, bars first, then floors and further numbers.
+
+    Returns
+    -------
+    Table
+        What is left.
+    list of int, or None
+        Letters that each of its columns gets; None where even then some word must break.
+    """
+    while True:
+        longest = _longest_words(table)
+        spare = width - sum(longest) - _GAP * (len(longest) - 1)
+        if spare >= 0:
+            break
+        bars = [i for i in range(len(longest)) if any(isinstance(row[i], card.BarCell) for row in table.rows)]
+        floors = [i for i, name in enumerate(table.header) if name == _FLOOR]
+        spared = [*bars, *floors, *(i for i in sorted(table.right, reverse=True) if i > 1)]
+        if not spared:  # what a row is about stays whole, and words break behind it
+            left = width - longest[0] - _GAP * (len(longest) - 1)
+            cut = [left * letters // sum(longest[1:]) for letters in longest[1:]]
+            return table, [longest[0], *cut] if min(cut, default=1) > 0 else None
+        kept = [i for i in range(len(longest)) if i != spared[0]]
+        table = views.Table(
+            [table.header[i] for i in kept],
+            [[row[i] for i in kept] for row in table.rows],
+            right=[kept.index(i) for i in table.right if i in kept],
+        )
+    wanted = [
+        max(map(len, column)) - least
+        for column, least in zip(zip(*[table.header, *table.rows], strict=True), longest, strict=True)
+    ]
+    wanted = [max(0, letters) for letters in wanted]  # a bar has no letters
+    share = min(1.0, spare / sum(wanted)) if sum(wanted) else 0.0
+    return table, [least + int(share * more) for least, more in zip(longest, wanted, strict=True)]
+
+
 def _longest_words(table: views.Table) -> list[int]:
-    """Letters that each column needs so that no word of it breaks."""
-    columns = zip(*[table.header, *table.rows], strict=True)
+    """Letters that each column needs so that no word of it breaks, nor a number of those that stand to the right."""
+
+    def needed(cell: str, whole: bool) -> int:
+        if isinstance(cell, card.BarCell):
+            return _BAR
+        return len(cell) if whole else max(map(len, cell.split()), default=0)
+
     return [
-        max(_BAR if isinstance(cell, card.BarCell) else max(map(len, cell.split()), default=0) for cell in column)
-        for column in columns
+        max([needed(name, False), *(needed(row[i], i in table.right) for row in table.rows)])
+        for i, name in enumerate(table.header)
     ]
 
 

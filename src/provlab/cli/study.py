@@ -9,7 +9,7 @@ from provlab.cli import delivery, options, sources
 from provlab.cli.cluster import cluster, parse_resources
 from provlab.cli.command import Command
 from provlab.engine.store import Store
-from provlab.errors import InputError
+from provlab.errors import CheckpointError, InputError
 
 
 @click.command(cls=Command, goes_on=True, more=options.known)
@@ -67,6 +67,11 @@ def command(
             **options.without_defaults(settings),
         )
     delivery.deliver(json, report.to_json, report, verbose=verbose)
+    opened = {model["source"] for model in report.models}
+    if lost := [source for source in report.sources if source not in opened]:
+        why = next(record.error for record in report.records if lost[0] in (record.a, record.b))
+        others = f"; nor could {', '.join(lost[1:])}" if lost[1:] else ""
+        raise CheckpointError(f"{lost[0]} could not be opened{others}: {why}; the other pairs stand above")
     return int(not fail_on.isdisjoint(report.outcomes().values()))
 
 

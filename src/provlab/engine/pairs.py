@@ -19,6 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from provlab import plugins
 from provlab.engine.all_blocks import AllBlocks
 from provlab.engine.jobs import Job, Task, in_this_process
 from provlab.engine.memory import Budget, Pair, budget_for
@@ -30,6 +31,7 @@ from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.reading import counting
 from provlab.reading.held import holding
+from provlab.reading.part import split
 from provlab.statistics import get as get_statistic
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
@@ -43,6 +45,7 @@ __all__ = [
     "check_sources",
     "open_models",
     "run_pairs",
+    "train_missing",
     "with_common_vocabulary",
 ]
 
@@ -92,6 +95,16 @@ def check_sources(sources: Sequence[str]) -> None:
         raise InputError(f"models must be distinct, but given more than once: {', '.join(repeated)}")
     if len(sources) < 2:
         raise InputError(f"give at least two models, not {len(sources)}")
+
+
+def train_missing(models: Sequence[str]) -> None:
+    """Have each scheme make those of its models together that are not there yet."""
+    by_scheme: dict[str, list[str]] = {}
+    for scheme, _, name in (split(source)[0].partition(":") for source in models if ":" in source):
+        by_scheme.setdefault(scheme, []).append(name)
+    for scheme, names in by_scheme.items():
+        if prepare := plugins.hook(scheme, "prepare"):
+            prepare(names)
 
 
 def open_models(

@@ -21,7 +21,7 @@ EDITION = click.option("--edition", metavar="NAME", help="default or smoke (defa
 NAME = options.Word("NAME", scheme.names)
 
 
-@click.group(cls=CommandGroup)
+@click.group(cls=CommandGroup, known_as={"train": "build", "make": "build"})
 def command() -> None:
     """Which models are embedded, and what was each made from?
 

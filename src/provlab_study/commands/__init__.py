@@ -1,4 +1,4 @@
-"""The study's commands of ``provlab``: run, reproduce, claims (entry points ``provlab.commands``)."""
+"""The study's commands of ``provlab``: run, book, reproduce, claims (entry points ``provlab.commands``)."""
 
 from pathlib import Path
 

@@ -16,6 +16,7 @@ from provlab import provenance
 from provlab.cli.command import Command
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout, check_results
+from provlab_study.publishing.parameters import find_notebook, parameters_of
 from provlab_study.publishing.results import Results
 
 CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
@@ -34,11 +35,15 @@ def command(path: Path, *, output: Path, force: bool, between: str | None, yes: 
 
     example: provlab reproduce notebooks/profiles/NAME.yml -o FOLDER (make reproduce does it)
     """
+    from provlab_study.commands.models import check_models
     from provlab_study.publishing import plan as plans
 
     check_checkout()
     plan = plans.Plan.read(path)
     check_results(output)
+    if plan.title:  # what a reader wrote: each model is opened now, and not when its page comes
+        for experiment in plan.experiments:
+            check_models(parameters_of(find_notebook(experiment["notebook"])), experiment.get("parameters", {}))
     consent = "yes" if yes else os.environ.get(CONSENT, "")
     if consent not in ("", "yes", "no"):
         raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
@@ -61,7 +66,8 @@ def command(path: Path, *, output: Path, force: bool, between: str | None, yes: 
     say = partial(print, flush=True)
     with _beside(between) if between else nullcontext() as start:
         ran = plans.run_plan(plan, output, force=force, say=say, between=start)
-    Results(provenance.results_root()).mark_current(plan.profile)
+    if not plan.title:  # the claims are the study's
+        Results(provenance.results_root()).mark_current(plan.profile)
     print(
         f"{ran} of {len(plan.experiments)} notebooks ran"
         + (", the others were up to date" if ran < len(plan.experiments) else "")

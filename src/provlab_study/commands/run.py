@@ -1,24 +1,29 @@
 """``provlab run``: run a notebook with one's own parameters, or list the notebooks and what they take."""
 
-import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import wrap
 
 import rich_click as click
-import yaml
 from click.shell_completion import CompletionItem
 
-from provlab import plugins, provenance
+from provlab import provenance
 from provlab.cli import sources
 from provlab.cli.command import Command
 from provlab.cli.options import Word
-from provlab.errors import ParameterError, one_line
+from provlab.errors import ParameterError
 from provlab.report.card import Card
 from provlab_study.commands import check_checkout, check_results
-from provlab_study.publishing.parameters import assigned, cells_of, find_notebook, parameters_of
+from provlab_study.publishing.listing import minutes_of_pages, on_own_models, title_and_finding
+from provlab_study.publishing.pages import page_name, write_index
+from provlab_study.publishing.parameters import (
+    assigned,
+    checked,
+    checked_profile,
+    find_notebook,
+    parameters_of,
+)
 
 
 def _stems(folder: str, ending: str) -> list[str]:
@@ -40,7 +45,7 @@ class _Value(click.ParamType):
         if not equals:
             return [CompletionItem(f"{known}=") for known in parameters if known.startswith(name)]
         earlier, comma, last = value.rpartition(",")
-        takes_models = name in parameters and "zoo:" in parameters[name].default
+        takes_models = name in parameters and parameters[name].takes_models
         models = sources.names(last) if takes_models else []
         return [CompletionItem(f"{name}={earlier}{comma}{model}") for model in models]
 
@@ -96,34 +101,29 @@ def command(
     if notebook is None:
         raise ParameterError("name a notebook; provlab run --list lists them")
     path = find_notebook(notebook)
+    declared = parameters_of(path)
     values = assigned(path, parameters)
-    from provlab_study.publishing import runner
-    from provlab_study.publishing.experiment import checked_profile
-    from provlab_study.publishing.plan import Plan
-
     if profile is not None:
+        from provlab_study.publishing.plan import Plan
+
         plan = Plan.read(provenance.project_root() / "notebooks" / "profiles" / f"{Path(profile).stem}.yml")
         values = plan.parameters_of(path.stem) | values
-    if "profile" in parameters_of(path):
+    if "profile" in declared:
         values.setdefault("profile", "own")  # so that own runs never mix with a reproduction
-    default = provenance.results_root() / checked_profile(str(values.get("profile", "own"))) / path.name
-    for name in _zoo_models(values.values()):
-        sources.check(name)
-    output = output or default
-    check_results(output)
-    runner.run(path, values, output, progress=sys.stderr.isatty())
-    print(output)
+    values = checked(path, values)
+    folder = provenance.results_root() / checked_profile(str(values.get("profile", "own"))) / "pages"
+    page = output or folder / page_name(path.stem, declared, values)
+    check_results(page)
+    from provlab_study.commands.models import check_models
+
+    check_models(declared, values)
+    from provlab_study.publishing import runner
+
+    runner.run(path, values, page, progress=sys.stderr.isatty())
+    if output is None:
+        print(f"all pages of yours: {write_index(folder)}", file=sys.stderr)
+    print(page)
     return 0
-
-
-def _zoo_models(values: Iterable[object]) -> list[str]:
-    """Names with a scheme among parameters, and in lists of theirs, where a line may hold several between bars.
-
-    A name with braces stands for many, which the page counts.
-    """
-    texts = [text for value in values for text in (value if isinstance(value, list) else [value])]
-    names = [name.strip() for text in texts if isinstance(text, str) for name in text.split("|")]
-    return [name for name in names if "{" not in name and name.partition(":")[0] in plugins.named(plugins.SCHEMES)]
 
 
 def _of_all() -> Card:
@@ -133,34 +133,24 @@ def _of_all() -> Card:
     folder = provenance.project_root() / "notebooks"
     if not (paths := sorted(folder.glob("*.ipynb"))):
         raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
-    minutes = {name: cost for path in (folder / "profiles").glob("*.yml") for name, cost in _minutes(path).items()}
+    minutes = minutes_of_pages()
     rows = [
         (
             path.stem,
             f"{minutes[path.stem]:g}" if path.stem in minutes else "",
-            "yes" if _takes_models(path) else "",
-            _title_and_sentence(path)[0],
+            on_own_models(path)[0],
+            title_and_finding(path)[0],
         )
         for path in paths
     ]
     return Card(
         f"{len(paths)} pages.",
         body=[Table(("page", "minutes", "your models", "title"), rows, right=(1,))],
-        remarks=[("more", "provlab run PAGE --list says what it finds, and has its parameters")],
+        remarks=[
+            ("some", "the first paragraphs of the page say which models it takes"),
+            ("more", "provlab run PAGE --list says what it finds, and has its parameters"),
+        ],
     )
-
-
-def _minutes(profile: Path) -> dict[str, float]:
-    """Minutes of the notebooks of a profile, read without what would run them."""
-    try:
-        experiments = yaml.safe_load(profile.read_text(encoding="utf-8"))["experiments"]
-        return {item["notebook"]: item["minutes"] for item in experiments if "minutes" in item}
-    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise ParameterError(f"{profile} is no plan that can be read ({one_line(error)}); restore it") from error
-
-
-def _takes_models(path: Path) -> bool:
-    return any("zoo:" in item.default for item in parameters_of(path).values())
 
 
 def _wrapped(text: str, set_in: int = 0) -> list[str]:
@@ -181,17 +171,5 @@ def _of_one(path: Path) -> str:
         kind = f": {parameter.kind}" if parameter.kind else ""
         lines.append(f"{parameter.name}{kind} = {parameter.default}")
         lines += _wrapped(parameter.help, set_in=4)
-    title, sentence = _title_and_sentence(path)
+    title, sentence = title_and_finding(path)
     return "\n".join([f"{path.stem}: {title}", *_wrapped(sentence), "", *filter(None, lines)])
-
-
-def _title_and_sentence(path: Path) -> tuple[str, str]:
-    """Return a notebook's title, and the first sentence of the finding under it, without their markup."""
-
-    def plain(text: str) -> str:
-        return " ".join(re.sub(r"\{[a-z]+\}`[^`]*`|[*`$\\]|\[([^]]*)\]\([^)]*\)", r"\1", text).split())
-
-    sources = [source for source, _ in cells_of(path)]
-    title, *paragraphs = sources[0].split("\n\n") if sources else [path.stem]
-    finding = plain(paragraphs[0]) if paragraphs else ""
-    return plain(title).lstrip("# "), re.split(r"(?<=[.?]) ", finding)[0]

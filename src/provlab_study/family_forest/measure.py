@@ -53,10 +53,9 @@ class Judged:
     parent: str = ""
 
 
-def zoo_parents(models: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Parents of zoo models among these models: the nearest ancestor that is given."""
-    lineage = Lineage.of(models)
-    known = [model for model in models if model in lineage.parents]
+def known_parents(lineage: Lineage) -> dict[str, tuple[str, ...]]:
+    """Parents of the models whose origin is known: the nearest ancestor that is among the models."""
+    known = [model for model in lineage.models if model in lineage.parents]
     return {model: tuple(a for a in lineage.ancestors(model) if a in known)[:1] for model in known}
 
 

@@ -41,18 +41,19 @@ class TokenBudget:
 
 
 def budgets(
-    runs: Sequence[str], reruns: Sequence[str], n_budgets: int, n_pairs: int, tokens: int = 0
+    runs: Sequence[str], reruns: Sequence[str], n_budgets: int, n_pairs: int, tokens: Sequence[int] = ()
 ) -> list[TokenBudget]:
     """Name the pairs at each budget: run 1 and run n + 1, run 2 and run n + 2, ...; run 1 and rerun 1, ...
 
     Parameters
     ----------
     runs, reruns
-        One name of zoo models each, with ``{budget}`` and ``{n}`` in it; or 2 n models and n models, of one budget.
+        One name of zoo models each, with ``{budget}`` and ``{n}`` in it; or 2 n models and n models of each budget, one
+        budget behind the other.
     n_budgets, n_pairs
         Budgets, and n, of such names.
     tokens
-        What models of the other kind have seen.
+        What models of the other kind have seen: a number for each budget. Without any they are of one budget.
 
     Raises
     ------
@@ -68,11 +69,17 @@ def budgets(
             again = [rerun.format(budget=budget, n=n + 1) for n in range(n_pairs)]
             stages.append(_budget(zoo.tokens(short_name(names[0]), recipes), names, again))
         return stages
-    if not reruns or len(runs) != 2 * len(reruns):
+    seen = list(tokens) or [0]
+    n = len(reruns) // len(seen)
+    if not n or len(runs) != 2 * len(reruns) or len(reruns) != n * len(seen):
+        at = f" at each of {len(seen)} budgets" if len(seen) > 1 else ""
         raise ParameterError(
-            f"it takes two runs with own seeds for each rerun: runs has {len(runs)} models, reruns {len(reruns)}"
+            f"it takes two runs with own seeds for each rerun{at}: runs has {len(runs)} models, reruns {len(reruns)}"
         )
-    return [_budget(tokens, list(runs), list(reruns))]
+    return [
+        _budget(budget, list(runs[2 * n * k : 2 * n * (k + 1)]), list(reruns[n * k : n * (k + 1)]))
+        for k, budget in enumerate(seen)
+    ]
 
 
 def _budget(tokens: int, names: list[str], again: list[str]) -> TokenBudget:

@@ -13,20 +13,24 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
 from html import escape
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from provlab import provenance, schema, studying
+from provlab.engine.pairs import open_models
 from provlab.errors import InputError, ParameterError
+from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
+from provlab.report.views import Report
 from provlab_study.publishing import claims
+from provlab_study.publishing.declared import Parameter, left_out, of_ones_own
 from provlab_study.publishing.evidence import ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, founded, seen, truth
-from provlab_study.publishing.marks import MARKS
-from provlab_study.publishing.parameters import parameters_of
+from provlab_study.publishing.marks import MARKS, folded
+from provlab_study.publishing.own import check_lineage, in_words, told_lineage
+from provlab_study.publishing.parameters import check_value, checked_profile, declared_in, parameters_of
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.scoreboard import scoreboard_table
 
@@ -36,26 +40,12 @@ INJECTED = "# Parameters"  # the first line of the cell in which papermill passe
 STUDY_RUN = "PROVLAB_STUDY_RUN"
 
 
-def checked_profile(profile: str) -> str:
-    """Return the profile; raise ParameterError unless it is the plain name of a folder below the results."""
-    if profile in ("", ".", "..") or Path(profile).name != profile:
-        raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
-    return profile
-
-
-def _defaults(name: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Values that the parameters cell of a notebook declares: that of the project, else the one that was executed."""
+def _declared(name: str, namespace: Mapping[str, Any]) -> dict[str, Parameter]:
+    """Parameters as the project's notebook declares them; those that it lacks, as the cell that was executed does."""
     path = provenance.project_root() / "notebooks" / f"{name}.ipynb"
-    if path.is_file():
-        declared = parameters_of(path).values()
-        return {parameter.name: ast.literal_eval(parameter.default) for parameter in declared}
     cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("profile: str")]
-    nodes = ast.parse(cells[0]).body if cells else []
-    return {
-        ast.unparse(node.target): ast.literal_eval(node.value)
-        for node in nodes
-        if isinstance(node, ast.AnnAssign) and node.value is not None
-    }
+    executed = declared_in(cells[0], name) if cells else {}
+    return executed | (parameters_of(path) if path.is_file() else {})
 
 
 def is_stored(name: str, profile: str, stamp: str) -> bool:
@@ -91,20 +81,37 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     Raises
     ------
     ParameterError
-        If a parameter is unknown, its value has another type than declared, or the profile is no plain name.
+        If a parameter is unknown, its value has another type than declared or is none that its rule allows, something
+        that goes with it is missing, or the profile is no plain name.
     """
     annotations = dict(namespace.get("__annotations__", {}))
     if unknown := _unknown_injected(namespace, list(annotations)):
         raise ParameterError(f"{name} has no parameter {', '.join(unknown)}; it has {', '.join(sorted(annotations))}")
     parameters = {key: namespace[key] for key in annotations}
+    declared = {key: parameter for key, parameter in _declared(name, namespace).items() if key in parameters}
     for key, value in parameters.items():
-        schema.check(f"parameter {key}", value, annotations[key])
+        if key in declared:
+            check_value(declared[key], value)
+        else:
+            schema.check(f"parameter {key}", value, annotations[key])
+    emptied = left_out(name, declared, parameters)
+    parameters |= emptied
+    cast(dict[str, Any], namespace).update(emptied)
     profile = checked_profile(parameters.get("profile", "default"))
     stamp = os.environ.get(STUDY_RUN)
     store = Results(provenance.results_root() / profile, own=stamp is None)
-    run = Run(name, parameters, store, stamp, namespace=namespace)
+    of_study = stamp is not None and profile in claims.PROFILES
+    own = () if of_study else tuple(of_ones_own(declared, parameters))
+    if own:
+        check_lineage(str(parameters.get("lineage", "")), own)
+    run = Run(name, parameters, store, stamp, own=own)
     print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
+    if emptied:
+        print(f"{', '.join(emptied)}: left out, since models of your own were given and these were not")  # noqa: T201
     return run
+
+
+Answer = TypeVar("Answer", bound=Report)
 
 
 @dataclass
@@ -122,6 +129,10 @@ class Run:
     stamp : str or None
         What a run of the study was made from. A run that anything but ``provlab reproduce`` started has none, and its
         experiment does not take the place of the study's.
+    own : tuple of str
+        Models that a reader gave in place of the study's.
+    answers : list of str
+        What was `found` of them, beside the studies, in a sentence each.
     """
 
     name: str
@@ -132,7 +143,8 @@ class Run:
     measurements: dict[str, Any] = field(default_factory=dict)
     studies: dict[str, StudyReport] = field(default_factory=dict)
     judgements: dict[str, ClaimStatus] = field(default_factory=dict)
-    namespace: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    own: tuple[str, ...] = ()
+    answers: list[str] = field(default_factory=list)
 
     def require(self, holds: bool, needs: str) -> None:
         """Stop before anything is computed unless the page has what it needs.
@@ -145,31 +157,6 @@ class Run:
         if not holds:
             raise ParameterError(f"{self.name} needs {needs}")
 
-    def belong(self, to: str, *, needs: Sequence[str] = (), others: Sequence[str] = ()) -> None:
-        """Parameters that name models which go with those of another one are changed with it, or left out.
-
-        Where the parameter `to` has another value than the notebook declares, each of `needs` must have one as well,
-        and those of `others` that have not are emptied: they name models of the study, which the given ones have
-        nothing to do with.
-
-        Raises
-        ------
-        ParameterError
-            If `to` was given, and one of `needs` was not.
-        """
-        defaults = _defaults(self.name, self.namespace)
-        changes = [name for name in (to, *needs, *others) if self.parameters[name] != defaults.get(name)]
-        if to not in changes:
-            return
-        if missing := [name for name in needs if name not in changes]:
-            raise ParameterError(f"{self.name}: with {to} give {' and '.join(missing)} too, which goes with it")
-        empty = [name for name in others if name not in changes and self.parameters[name]]
-        for name in empty:
-            self.parameters[name] = type(self.parameters[name])()
-            cast(dict[str, Any], self.namespace)[name] = self.parameters[name]
-        if empty:
-            print(f"{', '.join(empty)}: left out, since {to} was given and they were not")  # noqa: T201
-
     @property
     def profile(self) -> str:
         """The label under which records are kept, which says what claims ask for."""
@@ -181,11 +168,39 @@ class Run:
         return int(self.parameters.get("seed", 0))
 
     def study(self, models: Sequence[str], statistics: Sequence[str], **options: Any) -> StudyReport:
-        """Run `provlab.study` with this run's seed and store, and bind its records to the run."""
+        """Run `provlab.study` with this run's seed and store, and bind its records to the run.
+
+        Where a reader gave the models, none may be one that cannot be opened.
+
+        Raises
+        ------
+        ProvlabError
+            As `provlab.study`, and in a reader's run where a model cannot be opened.
+        """
+        if self.own:
+            sources = studying.expand(models)
+            studying.train_missing(sources)
+            open_models(sources, allow_pickle=options.get("allow_pickle", False), strict=True, in_part=True)
         options = {"seed": self.seed, "store": self.store, **options}
         study = studying.study(models, statistics=statistics, **options)
+        study = replace(study, lineage=self.lineage(study.sources))
         self.pairs(study)
         return study
+
+    def found(self, result: Answer) -> Answer:
+        """Keep a result's answer for the page's first sentences, where it is about a reader's models; return it."""
+        self.answers.append(result.card().answer)
+        return result
+
+    def lineage(self, models: Sequence[str]) -> Lineage:
+        """What is known of the origin of models, by their names and by the file of the parameter ``lineage``.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or says two things of a model.
+        """
+        return told_lineage(models, self.parameters.get("lineage", ""))
 
     def pairs(self, study: StudyReport) -> None:
         """Bind a study's records to the run, under the names of its statistics."""
@@ -276,7 +291,14 @@ class Run:
             (truth(holds), f"{sentence} Seen: {against}." if (against := seen(holds)) else sentence)
             for holds, sentence in findings
         )
-        return PageSummary(truth(lead), tuple(told))
+        return PageSummary(truth(lead), tuple(told), self._about_own())
+
+    def _about_own(self) -> tuple[str, ...] | None:
+        """What the studies of a reader's models found, in a sentence or two; None where the models are the study's."""
+        if not self.own:
+            return None
+        studies = {id(study): study for study in self.studies.values()}.values()
+        return (*self.answers, *map(in_words, studies))
 
     def finish(self) -> "Footer":
         """Write the experiment to the store and show its provenance."""
@@ -342,18 +364,33 @@ class PageSummary:
         cannot say all of it, `UNDECIDED` if they do not decide.
     findings : tuple
         The same and the sentence, for each sentence of the summary.
+    own : None or tuple of str
+        What was found of a reader's models, None where the models are the study's.
     """
 
     lead: bool | str | None
     findings: tuple[tuple[bool | str | None, str], ...]
+    own: tuple[str, ...] | None = None
 
     def __repr__(self) -> str:
-        """Markdown, which reads as plain text."""
-        lines = (f"- {MARKS[holds]}{sentence}" for holds, sentence in self.findings)
-        return "\n".join(lines) or "- Nothing was measured in this run."
+        """Markdown, which reads as plain text; of a reader's models, what was not tried folds."""
+        marked = [(holds, f"- {MARKS[holds]}{sentence}") for holds, sentence in self.findings]
+        if self.own is None:
+            return "\n".join(line for _, line in marked) or "- Nothing was measured in this run."
+        tried = [*(f"- {sentence}" for sentence in self.own), *(line for holds, line in marked if holds is not None)]
+        left = [f"- {sentence}" for holds, sentence in self.findings if holds is None]
+        return "\n".join(tried or ["- Nothing was measured in this run."]) + folded("Not tried in this run", left)
+
+    def _about_own(self) -> list[str]:
+        """What the page opens with: what the studies found, else the first sentence that this run bears out."""
+        if self.own:
+            return list(self.own)
+        held = [sentence for holds, sentence in self.findings if holds is True][:1]
+        return held or [f"{MARKS[holds]}{sentence}" for holds, sentence in self.findings if holds is not None][:1]
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead}
+        about = {} if self.own is None else {"own": self._about_own()}
+        return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead, **about}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
-from provlab_study.publishing.marks import MARKS
+from provlab_study.publishing.marks import MARKS, folded
 
 OPENING = "opening"  # the tag of the cell whose picture opens the page, and the name under which other pages show it
 PICTURE = "provlab-figure"  # the class of a picture's HTML
@@ -126,7 +126,10 @@ def _summarise(notebook: NotebookNode) -> None:
             words = nbformat.v4.new_markdown_cell(summary.data["text/markdown"], id="summary")
             notebook.cells.insert(i + 1, words)
             title, lead, *rest = notebook.cells[0].source.split("\n\n")
-            notebook.cells[0].source = "\n\n".join([title, MARKS[summary.metadata.lead] + lead, *rest])
+            opening = [MARKS[summary.metadata.lead] + lead]
+            if found := summary.metadata.get("own"):  # of a reader's models: what was found of them, the study's folds
+                opening = [" ".join(found), folded("What the study found of its own models", [lead]).strip()]
+            notebook.cells[0].source = "\n\n".join([title, *opening, *rest])
             _before_the_record(notebook, words)
             return
 

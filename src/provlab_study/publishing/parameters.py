@@ -12,7 +12,6 @@ import math
 import re
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,9 @@ import yaml
 from provlab import provenance, schema
 from provlab.errors import ParameterError, one_line
 from provlab.reading.diagnose import content
+from provlab_study.publishing.declared import Parameter, left_out
 
-# what an annotation in a parameters cell may be; no expression is ever evaluated
+# what an annotation in a parameters cell may be, alone or joined by "|"; no expression is ever evaluated
 TYPES: dict[str, Any] = {
     "int": int,
     "float": float,
@@ -34,28 +34,38 @@ TYPES: dict[str, Any] = {
     "list[str]": list[str],
     "list[int]": list[int],
     "list[float]": list[float],
+    "None": None,
 }
 _TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_NOTHING = ("", "none", "null")
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """One line of a parameters cell.
+def kinds_of(annotation: str) -> list[str] | None:
+    """Keys of `TYPES` that an annotation joins, as in ``int | None`` and ``Optional[int]``; None where it is none."""
+    node = ast.parse(annotation or "None", mode="eval").body
+    if isinstance(node, ast.Subscript) and ast.unparse(node.value).rpartition(".")[2] == "Optional":
+        members: list[ast.expr] = [node.slice, ast.Constant(None)]
+    else:
+        members = [node]
+    kinds: list[str] = []
+    while members:
+        member = members.pop(0)
+        if isinstance(member, ast.BinOp) and isinstance(member.op, ast.BitOr):
+            members = [member.left, member.right, *members]
+        elif (kind := ast.unparse(member)) in TYPES:
+            kinds.append(kind)
+        else:
+            return None
+    return kinds
 
-    Attributes
-    ----------
-    name, kind
-        Its name, and its annotation as it is written: a key of `TYPES`, or another text, or "" for none.
-    default
-        As it is written, in Python.
-    help
-        The comment behind it.
-    """
 
-    name: str
-    kind: str
-    default: str
-    help: str
+def _refuse_kind(parameter: Parameter) -> ParameterError:
+    """Say of a type which no value can be checked against what to declare."""
+    known = ", ".join(name for name in TYPES if name != "None")
+    return ParameterError(
+        f"parameter {parameter.name} is declared as {parameter.kind}, of which no value can be given; declare it as "
+        f"one of {known}, or as several joined by |"
+    )
 
 
 def find_notebook(name: str) -> Path:
@@ -88,13 +98,28 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
     ParameterError
         If the file is no notebook, or its parameters cell is no Python.
     """
-    source = _source(path)
+    return declared_in(_source(path), path)
+
+
+def declared_in(source: str, where: object) -> dict[str, Parameter]:
+    """Return what the text of a parameters cell declares.
+
+    Raises
+    ------
+    ParameterError
+        If it is no Python, or a rule of it cannot be read.
+    """
     try:
         tree = ast.parse(source)
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))
     except (SyntaxError, ValueError, RecursionError, MemoryError, tokenize.TokenError) as error:
-        raise ParameterError(f"the parameters cell of {path} is no Python ({one_line(error)}); restore it") from error
+        raise ParameterError(f"the parameters cell of {where} is no Python ({one_line(error)}); restore it") from error
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+    alone = {
+        token.start[0]
+        for token in tokens
+        if token.type == tokenize.COMMENT and not token.line[: token.start[1]].strip()
+    }
     declared = {}
     for node in tree.body:
         if not isinstance(node, ast.AnnAssign | ast.Assign) or node.value is None:
@@ -102,7 +127,10 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
         target: ast.expr = node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
         kind = ast.unparse(node.annotation) if isinstance(node, ast.AnnAssign) else ""
         if isinstance(target, ast.Name):
-            comment = comments.get(node.end_lineno or node.lineno, "")
+            line = node.end_lineno or node.lineno
+            comment = comments.get(line, "")
+            while (line := line + 1) in alone:  # a comment goes on in lines of its own
+                comment = f"{comment} {comments[line]}".strip()
             declared[target.id] = Parameter(target.id, kind, ast.unparse(node.value), comment)
     return declared
 
@@ -110,6 +138,10 @@ def parameters_of(path: Path) -> dict[str, Parameter]:
 def _source(path: Path) -> str:
     """Return what the parameters cell holds, "" where a notebook has none."""
     sources = [source for source, tags in cells_of(path) if "parameters" in tags]
+    if len(sources) > 1:
+        raise ParameterError(
+            f"{len(sources)} cells of {path} are tagged parameters, and a later one would undo what is given; tag one"
+        )
     return sources[0] if sources else ""
 
 
@@ -136,8 +168,10 @@ def cells_of(path: Path) -> list[tuple[str, list[str]]]:
         raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
 
 
-def checked(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters, each known to the notebook and of the declared type.
+def checked(path: Path, parameters: Mapping[str, Any], *, here: bool = True) -> dict[str, Any]:
+    """Return the parameters, each known to the notebook, of the declared type, and what its rule allows.
+
+    Without `here` another machine may run it, on devices of its own.
 
     Raises
     ------
@@ -149,10 +183,39 @@ def checked(path: Path, parameters: Mapping[str, Any]) -> dict[str, Any]:
         if name not in declared:
             known = ", ".join(sorted(declared)) or "none"
             raise ParameterError(f"{path.stem} has no parameter {name!r}{meant(name, declared)}; it has {known}")
-        annotation = TYPES.get(declared[name].kind)
-        if annotation is not None:
-            schema.check(f"parameter {name}", value, annotation)
+        check_value(declared[name], value, here=here)
+    left_out(path.stem, declared, {one.name: one.value for one in declared.values()} | dict(parameters))
     return dict(parameters)
+
+
+def check_value(parameter: Parameter, value: object, *, here: bool = True) -> None:
+    """Raise ParameterError unless a value is of the type that its parameter declares, and what its rule allows."""
+    if parameter.kind:
+        kinds = kinds_of(parameter.kind)
+        if kinds is None:
+            raise _refuse_kind(parameter)
+        if not any(schema.fits(value, type(None) if kind == "None" else TYPES[kind]) for kind in kinds):
+            what = f"parameter {parameter.name} must be {parameter.kind}, not {one_line(repr(value))}"
+            raise ParameterError(
+                what
+                + (
+                    _AS_A_LIST.replace("name", parameter.name)
+                    if isinstance(value, str) and "list" in parameter.kind
+                    else ""
+                )
+            )
+    parameter.check(value, here=here)
+
+
+#: said of text where a list is declared: ``papermill -p`` passes text alone
+_AS_A_LIST = "; papermill passes a list by -y '{name: [a, b]}', and provlab run by -p name=a,b"
+
+
+def checked_profile(profile: str) -> str:
+    """Return the profile; raise ParameterError unless it is the plain name of a folder below the results."""
+    if profile in ("", ".", "..") or Path(profile).name != profile:
+        raise ParameterError(f"profile must be a plain name, which becomes a folder of results, not {profile!r}")
+    return profile
 
 
 def meant(word: str, known: Sequence[str] | Mapping[str, Any]) -> str:
@@ -174,11 +237,27 @@ def assigned(path: Path, assignments: Sequence[str]) -> dict[str, Any]:
         name, separator, text = assignment.partition("=")
         if not separator or not name.isidentifier():
             raise ParameterError(f"a parameter is given as name=value, not {assignment!r}")
-        values[name] = _read(name, text, declared[name].kind) if name in declared else text  # `checked` refuses it
+        values[name] = _read(declared[name], text) if name in declared else text  # `checked` refuses it
     return values
 
 
-def _read(name: str, text: str, kind: str) -> Any:
+def _read(parameter: Parameter, text: str) -> Any:
+    """Read a value by the first type that can, of those that are declared, text last."""
+    name, kinds = parameter.name, kinds_of(parameter.kind) if parameter.kind else [""]
+    if kinds is None:
+        raise _refuse_kind(parameter)
+    if "None" in kinds and text.strip().lower() in _NOTHING:
+        return None
+    members = sorted((kind for kind in kinds if kind != "None"), key="str".__eq__)
+    for kind in members[:-1]:
+        try:
+            return _of_kind(name, text, kind)
+        except ParameterError:
+            continue
+    return _of_kind(name, text, members[-1]) if members else text
+
+
+def _of_kind(name: str, text: str, kind: str) -> Any:
     if kind in _READERS:
         return _item(name, text, kind)
     if kind.startswith("list["):

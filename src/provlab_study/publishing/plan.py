@@ -25,8 +25,8 @@ from provlab.errors import ParameterError, nearest, one_line
 from provlab.files import digest
 from provlab.processes import stoppable, work_for_parent
 from provlab.zoo.recipes import Recipe, collection
-from provlab_study.publishing.experiment import checked_profile, is_stored
-from provlab_study.publishing.parameters import checked, find_notebook
+from provlab_study.publishing.experiment import is_stored
+from provlab_study.publishing.parameters import checked, checked_profile, find_notebook
 from provlab_study.publishing.runner import (
     CHAPTERS,
     FINISHES,
@@ -63,6 +63,8 @@ class Plan:
         What else a user must have, in words.
     zoo : dict
         ``edition`` of the zoo whose models the notebooks name, if any.
+    title : str
+        Of a book about models of a reader's own; the study's profiles have none.
     jobs : int
         How many notebooks of a stage run at a time; one that ``reads`` runs by itself.
     """
@@ -73,6 +75,7 @@ class Plan:
     offers: list[str] = field(default_factory=list)
     needs: str = ""
     zoo: dict[str, Any] = field(default_factory=dict)
+    title: str = ""
     jobs: int = 1
 
     @classmethod
@@ -102,7 +105,7 @@ class Plan:
             raise ParameterError(f"jobs of {path} must be at least 1, not {content['jobs']}")
         for experiment in content["experiments"]:
             schema.check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
-            checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}))
+            checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}), here=False)
         for model in content.get("fetches", []):
             schema.check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
         if "zoo" in content:
@@ -135,7 +138,17 @@ def offer(name: str) -> Any:
 
 
 # keys of a plan and of what stands in it, each with the type of its value
-_PLAN = {"profile": str, "experiments": list, "fetches": list, "offers": list, "needs": str, "zoo": dict, "jobs": int}
+_PLAN: dict[str, Any] = {
+    "profile": str,
+    "experiments": list,
+    "fetches": list,
+    "offers": list,
+    "needs": str,
+    "zoo": dict,
+    "title": str,
+    "jobs": int,
+}
+
 _EXPERIMENT = {"notebook": str, "parameters": dict, "ends_stage": bool, "minutes": float, "reads": bool}
 _FETCH = {"id": str, "gigabytes": float}
 _ZOO = {"edition": str}
@@ -170,7 +183,7 @@ def run_plan(
             if path.stem in plan.offers:  # a page with what was fetched is another one
                 inputs = digest([inputs, offer(path.stem).missing()])
             task = _Task(path, parameters, output / path.name, inputs, experiment.get("minutes", 0.0))
-            current = stamp(path, checked(path, parameters), task.inputs)
+            current = stamp(path, checked(path, parameters, here=False), task.inputs)
             if stamp_of(task.page) == current and _records_are_there(path, plan.profile, current) and not force:
                 say(f"{path.stem}: up to date")
             else:

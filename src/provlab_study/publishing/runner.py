@@ -143,7 +143,7 @@ def run(
             ) from error
         notebook = nbformat.read(temporary, as_version=4)
         arrange(notebook)
-        notebook.metadata["provlab"] = {"stamp": made_from}
+        notebook.metadata["provlab"] = {"stamp": made_from, "given": dict(parameters)}
         nbformat.write(notebook, temporary)
 
 

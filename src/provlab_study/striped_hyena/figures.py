@@ -11,7 +11,7 @@ _LINEAR_TO = 10.0
 
 
 @styled
-def tensor_evidence(tests: pd.DataFrame, *, threshold: float, caption: str = "") -> Figure:
+def tensor_evidence(tests: pd.DataFrame, *, threshold: float, known: bool = True, caption: str = "") -> Figure:
     """Draw -log10 p of each tensor's strongest partner, taken tensors apart from fresh ones.
 
     Parameters
@@ -21,6 +21,8 @@ def tensor_evidence(tests: pd.DataFrame, *, threshold: float, caption: str = "")
         partner), ``taken`` (whether the tensor was), ``called`` (whether the corrected p is below the level).
     threshold
         log10 p that a single test must reach to be called, for the line.
+    known
+        Whether it is known which tensors were taken; else all are drawn alike.
     """
     figure = style.canvas(0.19 * len(tests) + 0.9, 5.6)
     axes = figure.add_subplot()
@@ -29,8 +31,10 @@ def tensor_evidence(tests: pd.DataFrame, *, threshold: float, caption: str = "")
     is_taken, called = (tests[name].to_numpy(dtype=bool) for name in ("taken", "called"))
     for chosen, color, mark, face, label in (
         (is_taken, style.DEPENDENT, "D", style.DEPENDENT, "taken from the parent"),
-        (~is_taken, style.INDEPENDENT, "o", "none", "fresh"),
+        (~is_taken, style.INDEPENDENT, "o", "none", "fresh" if known else "a tensor of the hybrid"),
     ):
+        if not chosen.any():
+            continue
         axes.plot(
             height[chosen], places[chosen], mark, color=color, markersize=4.5, label=label, markerfacecolor=face,
             markeredgewidth=0.9,
@@ -53,9 +57,14 @@ def tensor_evidence(tests: pd.DataFrame, *, threshold: float, caption: str = "")
     axes.tick_params(axis="y", length=0)
     style.value_grid(axes, "x")
     axes.legend(loc="lower right", handletextpad=0.2)
+    counts = f"{called.sum()} of {called.size} tensors are called"
+    if known:
+        counts = (
+            f"{(called & is_taken).sum()} of {is_taken.sum()} taken tensors and {(called & ~is_taken).sum()} of "
+            f"{(~is_taken).sum()} fresh ones are called"
+        )
     text = (
-        f"{(called & is_taken).sum()} of {is_taken.sum()} taken tensors and {(called & ~is_taken).sum()} of "
-        f"{(~is_taken).sum()} fresh ones are called; beside a point stands the parent's tensor it is called for. "
+        f"{counts}; beside a point stands the parent's tensor it is called for. "
         "Dotted: what a single test must reach to be called among all of them."
     )
     return Figure(figure, f"{caption} {text}".strip(), f"Dots, one a tensor of the hybrid. {text}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from provlab import zoo
-from provlab.errors import InputError, NotComparableError
+from provlab.errors import NotComparableError
 from provlab.inference import pvalues
 from provlab.inference.matching import match
 from provlab.reading.checkpoint import Checkpoint
@@ -29,6 +29,7 @@ Comparisons = Mapping[tuple[str, str, str], pd.DataFrame]
 
 AXES = ("rows", "columns")
 CORRECTIONS = {"holm": pvalues.holm, "benjamini_yekutieli": pvalues.benjamini_yekutieli}
+LONGEST = 20_000  # rows that are matched: an axis that is longer is one of tokens, whose order is not arbitrary
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 #: rows of Table 10 -> the tensor in their place, all of block 0; and the head, which the table has not
 TENSORS = {
@@ -83,7 +84,8 @@ def every_pair(a: Checkpoint, b: Checkpoint, test: Callable[[Floats, Floats], pv
     Parameters
     ----------
     a, b
-        Any checkpoints; only the tensors' names and shapes are looked at.
+        Any checkpoints; only the tensors' names and shapes are looked at. Rows that are zero in either are left out of
+        both, and so is an axis of more than `LONGEST` rows.
     test
         Compares the order of the rows of two matrices.
 
@@ -106,9 +108,14 @@ def every_pair(a: Checkpoint, b: Checkpoint, test: Callable[[Floats, Floats], pv
             matrix = a.array(first)
             for second, other in others.items():
                 for axis, x, y in (("rows", matrix, other), ("columns", matrix.T, other.T)):
-                    result = test(x, y)
+                    if len(x) > LONGEST:
+                        continue
                     norms = np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)
-                    cosine = float((np.einsum("ij,ij->i", x, y) / norms).mean())
+                    some = norms > 0  # a row of zeros, as that of a token for padding, has no direction
+                    if some.sum() < 2:
+                        continue
+                    result = test(x[some], y[some])
+                    cosine = float((np.einsum("ij,ij->i", x[some], y[some]) / norms[some]).mean())
                     rows.append((axis, first, second, result.log10_p, result.paper_log10_p, cosine))
     if not rows:
         raise NotComparableError(
@@ -117,24 +124,19 @@ def every_pair(a: Checkpoint, b: Checkpoint, test: Callable[[Floats, Floats], pv
     return pd.DataFrame(rows, columns=["axis", "first", "second", "log10_p", "paper_log10_p", "cosine"])
 
 
-def origins(source: str) -> dict[str, str]:
+def origins(source: str) -> dict[str, str] | None:
     """Return, for each tensor of a zoo hybrid that it took, the parent's tensor that it began as: the truth.
 
-    Raises
-    ------
-    InputError
-        If `source` is no zoo model that takes tensors.
+    None for any other model: what it took is not known.
     """
     name, _, edition = source.removeprefix("zoo:").partition("@")
     recipe = zoo.families(edition or zoo.default_edition()).get(name) if source.startswith("zoo:") else None
-    if recipe is None or recipe.graft is None:
-        raise InputError(f"{source} is no hybrid of the zoo, so what it took is not known; `provlab zoo list`")
-    return dict(recipe.graft.taken)
+    return None if recipe is None or recipe.graft is None else dict(recipe.graft.taken)
 
 
 def reason(hybrid: str, first: str, second: str) -> str:
     """Return what the recipe says of two tensors that are called and were not taken."""
-    truth = origins(hybrid)
+    truth = origins(hybrid) or {}
     if first in truth:
         return "the first was taken, and the second was trained together with its origin"
     if EMBEDDING in truth and first == second == HEAD:

@@ -9,11 +9,12 @@ import pytest
 
 import provlab
 from provlab import machine, provenance
-from provlab.errors import InputError, ParameterError
+from provlab.errors import CheckpointError, InputError, ParameterError
 from provlab_study.exchangeability.predicates import permtest_uniform
 from provlab_study.publishing.evidence import OldRecordsError, read
 from provlab_study.publishing.experiment import INJECTED, STUDY_RUN, Footer, begin
 from provlab_study.publishing.judgement import truth
+from provlab_study.publishing.own import in_words
 from provlab_study.publishing.results import Results
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
@@ -76,40 +77,73 @@ def test_a_profile_is_a_plain_name(value):
 
 # Parameters that belong together -------------------------------------------------------------------------------------
 
-CELL = 'profile: str = "own"\nbase: str = "zoo:a"  # x\nchild: str = "zoo:b"\nothers: list[str] = ["zoo:c"]'
+CELL = (
+    'profile: str = "own"\nbase: str = "zoo:a"  # x [a model]\nchild: str = "zoo:b"  # [a model; needed with base]\n'
+    'others: list[str] = ["zoo:c"]  # [models; or empty; left out with base]\nseed: int = 0'
+)
 
 
 def with_models(tmp_path, monkeypatch, **changes):
     monkeypatch.chdir(tmp_path)  # outside of the project, so the cell that was executed has the defaults
-    values = {"profile": "own", "base": "zoo:a", "child": "zoo:b", "others": ["zoo:c"]} | changes
-    kinds = {"profile": str, "base": str, "child": str, "others": list[str]}
+    values = {"profile": "own", "base": "zoo:a", "child": "zoo:b", "others": ["zoo:c"], "seed": 0} | changes
+    kinds = {"profile": str, "base": str, "child": str, "others": list[str], "seed": int}
     space = {"__annotations__": kinds, **values, "In": ["", CELL]}
     return begin("tree", space), space
 
 
 def test_what_goes_with_another_parameter_is_left_out_where_it_was_not_given(tmp_path, monkeypatch, capsys):
     run, space = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too")
-    run.belong("base", needs=["child"], others=["others"])
     assert space["others"] == run.parameters["others"] == []
-    assert "others: left out, since base was given and they were not" in capsys.readouterr().out
+    assert run.own == ("/mine", "/mine-too")
+    assert "others: left out, since models of your own were given and these were not" in capsys.readouterr().out
     run, space = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too", others=["/third"])
-    run.belong("base", needs=["child"], others=["others"])
     assert space["others"] == ["/third"]
 
 
 @pytest.mark.parametrize("changes", [{}, {"child": "/mine"}])
 def test_a_child_of_ones_own_is_compared_with_the_studys_models(changes, tmp_path, monkeypatch):
     run, space = with_models(tmp_path, monkeypatch, **changes)
-    run.belong("base", needs=["child"], others=["others"])
     assert space["others"] == ["zoo:c"]
+    assert run.own == tuple(changes.values())
 
 
 def test_what_is_needed_is_asked_for_before_anything_is_computed(tmp_path, monkeypatch):
-    run, _ = with_models(tmp_path, monkeypatch, base="/mine")
     with pytest.raises(ParameterError, match="tree: with base give child too, which goes with it"):
-        run.belong("base", needs=["child"])
+        with_models(tmp_path, monkeypatch, base="/mine")
+    with pytest.raises(ParameterError, match="seed must be a whole number of at least 0, not -1"):
+        with_models(tmp_path, monkeypatch, seed=-1)
+    run, _ = with_models(tmp_path, monkeypatch)
     with pytest.raises(ParameterError, match=r"^tree needs two models$"):
         run.require(False, "two models")
+
+
+def test_a_page_about_ones_own_models_says_first_what_was_found_of_them(tmp_path, monkeypatch):
+    """What was not tried folds; a run of the study with its own models is as it was."""
+    run, _ = with_models(tmp_path, monkeypatch, base="/mine", child="/mine-too")
+    seen = run.shown("Table", [1, 2], lambda row: row > 0)
+    summary = run.summary(None, (None, "Of the zoo."), (seen, "All rows are positive."))
+    text, about = summary._repr_mimebundle_()
+    assert about == {"lead": None, "own": ["All rows are positive."]}
+    assert text["text/markdown"].startswith("- All rows are positive.\n\n<details><summary>Not tried in this run")
+    monkeypatch.setenv(STUDY_RUN, "stamp")
+    study = begin("tree", namespace(profile="smoke"))
+    assert study.summary(None, (None, "Of the zoo."))._repr_mimebundle_()[1] == {"lead": None}
+
+
+def test_answers_of_other_questions_stand_first(tmp_path, monkeypatch, models):
+    run, _ = with_models(tmp_path, monkeypatch, base=models["base"], child=models["tuned"])
+    result = provlab.compare(models["base"], models["tuned"], statistics=["phi_u"], progress=False)
+    assert run.found(result) is result
+    study = run.study([models["base"], models["tuned"]], ["phi_u"])
+    _, about = run.summary(None, (None, "Of the zoo."))._repr_mimebundle_()
+    assert about["own"] == [result.card().answer, in_words(study)]
+
+
+def test_a_study_in_which_a_model_cannot_be_opened_ends_the_page(tmp_path, monkeypatch, models):
+    run, _ = with_models(tmp_path, monkeypatch, base=models["base"], child=models["tuned"])
+    with pytest.raises(CheckpointError, match="/nothere does not exist"):
+        run.study([models["base"], "/nothere"], ["phi_u"])
+    assert len(run.study([models["base"], models["tuned"]], ["phi_u"]).records) == 1
 
 
 # Measuring and finishing ---------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from small_notebooks import write
 
 from provlab.errors import ParameterError
 from provlab_study.publishing import runner
-from provlab_study.publishing.parameters import assigned, checked, parameters_of
+from provlab_study.publishing.parameters import assigned, checked, kinds_of, parameters_of
 
 CELL = (
     'profile: str = "default"  # label\n'
@@ -50,7 +50,7 @@ def test_a_cell_that_is_no_python(tmp_path, cell):
         ("profile=x=y", "x=y"),
         ("profile=zoo:oak@smoke", "zoo:oak@smoke"),
         ("seed=010", 10),
-        ("seed=-5", -5),
+        ("scale=-5", -5.0),
         ("seed=1e3", 1000),
         ("scale=1e-3", 1e-3),
         ("scale=2", 2.0),
@@ -101,6 +101,43 @@ def test_text_that_is_refused(path, text, message):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("declared", "text", "value"),
+    [
+        ("Optional[int]", "5", 5),
+        ("Optional[int]", "none", None),
+        ("int | None", "", None),
+        ("None | str", "null", None),
+        ("None | str", "5", "5"),
+        ("str | int", "5", 5),
+        ("str | int", "five", "five"),
+        ("typing.Optional[list[int]]", "1,2", [1, 2]),
+        ("tuple[int, ...]", "1,2", None),
+        ("set[int]", "1", None),
+        ("list[tuple[int, int]]", "1", None),
+        ("Path", "x", None),
+    ],
+)
+def test_a_type_is_read_as_declared_or_refused(tmp_path, declared, text, value):
+    path = write(tmp_path / "x.ipynb", "1", parameters=f"x: {declared} = None  # one")
+    if kinds_of(declared) is None:
+        for refuses in (lambda: assigned(path, [f"x={text}"]), lambda: checked(path, {"x": 1})):
+            with pytest.raises(
+                ParameterError, match=rf"x is declared as {re.escape(declared)}, .*declare it as one of"
+            ):
+                refuses()
+        return
+    result = assigned(path, [f"x={text}"])
+    assert result == {"x": value}
+    assert type(result["x"]) is type(value)
+    assert checked(path, result) == result
+
+
+def test_text_for_a_list_says_how_papermill_passes_one(path):
+    with pytest.raises(ParameterError, match=re.escape("not 'x'; papermill passes a list by -y '{attacks: [a, b]}'")):
+        checked(path, {"attacks": "x"})
+
+
 def test_a_dict_where_a_dict_is_wanted(path):
     with pytest.raises(ParameterError, match="parameter deep must be dict, not 5"):
         checked(path, assigned(path, ["deep=5"]))
@@ -113,6 +150,7 @@ def test_a_dict_where_a_dict_is_wanted(path):
         ({"xyz": 5}, "tree has no parameter 'xyz'; it has attacks, deep, free"),
         ({"seed": "5"}, "parameter seed must be int, not '5'"),
         ({"attacks": [5]}, "parameter attacks must be list[str], not [5]"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, not -1"),
     ],
 )
 def test_checked_refuses(path, settings, message):
