@@ -14,6 +14,25 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.reading.checkpoint import Checkpoint
 
 _COPIES = 3  # of the logits of a step, in float32
+#: sequences that each model writes, at most; parameters of a model up to which a pair on two cores answers in an hour
+#: with so many (at 6.7 billion they were planned to take 16 CPU hours)
+_MOST, _IN_AN_HOUR = 4000, 8e8
+_PIECES = 8 * N_PIECES  # of a text that is given, at most
+
+
+def default_n(parameters: float, device: str) -> int:
+    """How many sequences each of two models writes where nothing is asked: fewer of large ones on a CPU.
+
+    A share of ``n`` outputs has an interval of at most 1.6 points either way at 4,000, and of five at 400; a kind of
+    output that comes in fewer than 3 of ``n`` is missed in one comparison of twenty.
+    """
+    most = _MOST if device != "cpu" else _MOST * min(1.0, _IN_AN_HOUR / max(parameters, 1.0))
+    return max(2 * N_CHAINS, int(most) // N_CHAINS * N_CHAINS)
+
+
+def most_pieces(n: int) -> int:
+    """Pieces of a text that are read at most: its reading takes no longer than that of what both models write."""
+    return min(_PIECES, max(N_PIECES, n))
 
 
 def sequences(n: int) -> tuple[int, int]:

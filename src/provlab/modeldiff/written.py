@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from scipy import special
 
 from provlab.modeldiff.bootstrap import chain_counts, percentiles, share_interval
+from provlab.modeldiff.excess import N_GROUPS, PIECES_A_GROUP
+from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Direction, Draws, Side, effective
 
 Interval = list[float]  # value, low, high of the 95% interval
@@ -39,6 +41,12 @@ class Written:
         ``(n, predictions)``: divergence of the other's law of the next token from the model's own (nats).
     own
         ``(n,)`` bool: the model itself drew it; the other draws may be what it would hardly write.
+    nll
+        ``(n,)``: loss under the model that writes (nats per token).
+    at
+        ``(n,)``: the opening behind which each stands.
+    given
+        Whether nobody wrote it: pieces of a text, where the divergence is the mean of both, and either may dispute.
     """
 
     outputs: Direction
@@ -46,6 +54,9 @@ class Written:
     by_token: NDArray[np.float64]
     divergence: NDArray[np.float64]
     own: NDArray[np.bool_]
+    nll: NDArray[np.float64]
+    at: NDArray[np.int64]
+    given: bool = False
 
     @property
     def side(self) -> Side:
@@ -64,7 +75,9 @@ class Written:
 
     @property
     def toward(self) -> NDArray[np.float64]:
-        """``(n, predictions)``: by how much the other model's loss of each token is higher (nats)."""
+        """``(n, predictions)``: by how much the other model's loss of each token is higher (nats); of a text, apart."""
+        if self.given:
+            return np.abs(self.by_token)
         return -self.by_token if self.side == "A" else self.by_token
 
     def mean(self, *, seed: int = 0) -> Interval:
@@ -165,6 +178,26 @@ def lines(written: Written, n: int, *, seed: int) -> list[Line]:
             )
         )
     return result
+
+
+def of_text(reading: Reading, at: NDArray[np.int64]) -> Written:
+    """Take the pieces of a text, in its order, as if one model wrote them: neighbours are one chain.
+
+    Parameters
+    ----------
+    reading
+        What A and B, first of all models, say of the pieces.
+    at
+        ``(n,)``: the opening of each.
+    """
+    n, nll = len(reading.tokens), reading.nll
+    chains = max(2, min(N_GROUPS, n // PIECES_A_GROUP))
+    chain = np.arange(n) * chains // n
+    everywhere = np.ones(n, dtype=bool)
+    outputs = Direction("A", nll[0] - nll[1], np.ones(n), everywhere, chain, chains)
+    by_token = (reading.loss[0] - reading.loss[1]).astype(np.float64)
+    both = (reading.divergence[0, 1].astype(np.float64) + reading.divergence[1, 0]) / 2
+    return Written(outputs, reading.tokens, by_token, both, everywhere, nll[0], at, given=True)
 
 
 def by_law(draws: Draws, other: NDArray[np.float64], side: Side, predictions: int) -> Direction:
