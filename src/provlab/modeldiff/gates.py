@@ -216,5 +216,5 @@ def decide(
     word = (
         "equal" if equal else "not asked" if not gates else "failed" if failed else "not decided" if open_ else "passed"
     )
-    first = sorted(tested, key=lambda one: (not one.fails, one.p is not None, one.holm or 0.0))
+    first = sorted(tested, key=lambda one: (not one.fails, one.p is not None, one.holm or 0.0, one.p or 0.0))
     return Decision(word, level, tuple(first))

@@ -101,6 +101,7 @@ class SequenceModel:
             leave=False,
             disable=not self.progress,
             mininterval=float(self.progress),
+            delay=float(self.progress),  # a file is told of nothing that is done before
         )
 
 

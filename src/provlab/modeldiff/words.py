@@ -43,7 +43,7 @@ def heaviest(words: Sequence[Sequence[str]], carried: NDArray[np.float64], n: in
     return sorted(sums, key=lambda word: (-sums[word], word))[:n]
 
 
-def typical(inside: Sequence[str], outside: Sequence[str], n: int, least: float = 0.3) -> list[str]:
+def typical(inside: Sequence[str], outside: Sequence[str], n: int, least: float = 0.4) -> list[str]:
     """The `n` words that most set some texts apart from others: of `least` more of the ones than of the others."""
     shares = []
     for texts in (inside, outside):
