@@ -137,15 +137,16 @@ def _roundings(
     raw: Sequence[tuple[Draws, NDArray[np.float64], Written]],
     text: Written | None,
 ) -> tuple[Rounding, ...]:
-    """Rounding on the text, and on what each model wrote; of each way where A and B differ most beside it."""
-    kinds = [] if text is None else [([(models[0].nll, models[1].nll)], text)]
-    kinds += [(openings.nlls, written) for _, _, written in raw]
+    """Each way of rounding on what each model wrote, and on the text, where A and B differ there."""
+    kinds = {str(written.side): (openings.nlls, written) for _, _, written in raw}
+    if text is not None:
+        kinds["text"] = [(models[0].nll, models[1].nll)], text
     found = []
-    for pairs, written in kinds:
+    for where, (pairs, written) in kinds.items():
         rows = np.flatnonzero(written.own)
         if (distances := written.nats[rows] / written.predictions).any():
-            found.append(rounding.measured(pairs, written.tokens[rows], written.at[rows], distances))
-    return tuple(max(ways, key=lambda way: way.excess) for ways in zip(*found, strict=True))
+            found += rounding.measured(where, pairs, written.tokens[rows], written.at[rows], distances)
+    return tuple(found)
 
 
 def _side(draws: Draws, other: NDArray[np.float64], written: Written, z: Range) -> Drawn:

@@ -188,8 +188,17 @@ class Difference(views.Report):
 
     @cached_property
     def rounding(self) -> Rounding | None:
-        """The finest way of rounding that makes as much of either model as there is between them."""
-        return next((way for way in self.roundings if way.explains), None)
+        """The finest way of rounding that makes as much of a model as there is between A and B, wherever both read."""
+        for way in WAYS:
+            found = [one for one in self.roundings if one.way == way]
+            if found and all(one.explains for one in found):
+                return max(found, key=lambda one: one.excess)
+        return None
+
+    def _eight_bits(self, where: str, distance: float) -> float:
+        """How much of a distance rounding to 8 bits would make, by what it makes of some of the sequences."""
+        shares = [one.share for one in self.roundings if one.way == WAYS[-1] and one.where in where]
+        return distance * float(np.mean(shares)) if shares else 0.0
 
     @cached_property
     def lead(self) -> tuple[str, Output]:
@@ -207,18 +216,18 @@ class Difference(views.Report):
         """The number of one gate, its size, and its p-value or why it has none."""
         if self.equal:
             return Measured("no draw tells the models apart", gate.size or 0.0, 1.0)
-        eight = next((way.mean for way in self.roundings if way.way == WAYS[-1]), 0.0)
         if gate.name == "answers":
             return self._answers()
         if gate.name == "outputs":
-            size = eight if gate.size is None else gate.size
             apart = [float(np.mean([of.divergence[k] for of in self.outputs])) for k in range(3)]
+            size = self._eight_bits("AB", apart[0]) if gate.size is None else gate.size
             value = f"what either writes costs the other {number(apart)} nats per token more"
             if (worth := min(of.worth for of in self.outputs)) < LEAST_EFFECTIVE:
                 return Measured(value, size, None, f"the outputs are worth {worth:.0f} draws: {self._write_more()}")
             return Measured(value, size, above(apart, size, N_CHAINS - 1))
         among = self.apart.among
-        size = gate.size if gate.size is not None else 0.0 if among else eight
+        where = TEXT if self.text else "A"
+        size = gate.size if gate.size is not None else 0.0 if among else self._eight_bits(where, self.apart.both[0])
         value, p = excess_words(self), self.apart.p(size)
         if among and among.small and p > self.level:
             return Measured(value, size, None, "B is far nearer than any reference: give siblings, A fine-tuned again")
@@ -358,8 +367,8 @@ class Difference(views.Report):
         ]
         if self.roundings:
             made = "; ".join(
-                f"to {way.way}, {way.mean:.2g} where A and B are {way.between:.2g} apart, and {way.farthest:.2g} where "
-                f"they are {way.between_farthest:.2g}, the farthest"
+                f"to {way.way} on {way.where}, {way.mean:.2g} where A and B are {way.between:.2g} apart, and "
+                f"{way.farthest:.2g} where they are {way.between_farthest:.2g}, the farthest"
                 for way in self.roundings
             )
             sentences.append(f"Rounding the weights of a model moves its own law by so many nats per token: {made}.")

@@ -21,7 +21,8 @@ from provlab.modeldiff.reading import measure
 
 #: ways to round, the finest first; a model that is held in one of them is not changed by it
 WAYS = ("bfloat16", "8 bits")
-SAMPLE, FARTHEST = 48, 16  # sequences: of all that were read, and those at which the two are farthest apart
+SAMPLE, FARTHEST = 24, 16  # sequences: of all that were read, and those at which the two are farthest apart
+READ = 3 * (1 + len(WAYS)) * (SAMPLE + FARTHEST)  # a model reads for it: of a text, and of what either model writes
 OPENINGS = 8  # of which the sample is taken
 _NEAR = 1.25  # times: rounded alike by another way, and with the error of the sample
 _BITS8 = 127.0
@@ -95,6 +96,8 @@ class Rounding:
 
     Attributes
     ----------
+    where
+        What was read: of A, of B, or text.
     way
         One of `WAYS`.
     mean
@@ -105,6 +108,7 @@ class Rounding:
         The same over the sequences at which A and B are farthest apart.
     """
 
+    where: str
     way: str
     mean: float
     between: float
@@ -117,12 +121,18 @@ class Rounding:
         return max(self.between / max(self.mean, 1e-300), self.between_farthest / max(self.farthest, 1e-300))
 
     @property
+    def share(self) -> float:
+        """How much of the distance of A and B this makes, in the mean: on the same sequences, so that few will do."""
+        return self.mean / self.between if self.between > 0 else 1.0
+
+    @property
     def explains(self) -> bool:
         """Whether A and B are no farther apart than this makes a model from itself, in the mean and at the farthest."""
         return self.excess <= _NEAR
 
 
 def measured(
+    where: str,
     pairs: Sequence[Sequence[SequenceNll]],
     tokens: NDArray[np.int64],
     at: NDArray[np.int64],
@@ -132,6 +142,8 @@ def measured(
 
     Parameters
     ----------
+    where
+        What is read, in a word.
     pairs
         A and B behind each opening.
     tokens, at
@@ -143,18 +155,19 @@ def measured(
     sample = few[np.unique(np.linspace(0, len(few) - 1, min(len(few), SAMPLE)).round().astype(int))]
     rows = np.concatenate([sample, np.argsort(-distances, kind="stable")[:FARTHEST]])
     here, there = slice(len(sample)), slice(len(sample), None)
-    result = []
-    for way in WAYS:
-        apart = np.empty(len(rows))
-        for opening in np.unique(at[rows]):
-            own = at[rows] == opening
-            apart[own] = np.max([_apart(nll, tokens[rows[own]], way) for nll in pairs[opening]], axis=0)
-        numbers = (float(values[part].mean()) for part in (here, there) for values in (apart, distances[rows]))
-        result.append(Rounding(way, *numbers))
-    return tuple(result)
+    apart = np.empty((len(WAYS), len(rows)))
+    for opening in np.unique(at[rows]):
+        own = at[rows] == opening
+        apart[:, own] = np.max([_apart(nll, tokens[rows[own]]) for nll in pairs[opening]], axis=0)
+    return tuple(
+        Rounding(
+            where, way, *(float(values[part].mean()) for part in (here, there) for values in (made, distances[rows]))
+        )
+        for way, made in zip(WAYS, apart, strict=True)
+    )
 
 
-def _apart(nll: SequenceNll, tokens: NDArray[np.int64], way: str) -> NDArray[np.float64]:
-    """Mean of both divergences of a model from itself rounded, for each sequence (nats per token)."""
-    divergence = measure([nll, rounded(nll, way)], tokens)["divergence"]
-    return np.asarray((divergence[0, 1] + divergence[1, 0]).mean(axis=1, dtype=np.float64) / 2)
+def _apart(nll: SequenceNll, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mean of both divergences of a model from itself rounded each way, ``(ways, n)`` (nats per token)."""
+    divergence = measure([nll, *(rounded(nll, way) for way in WAYS)], tokens)["divergence"]
+    return np.asarray((divergence[0, 1:] + divergence[1:, 0]).mean(axis=2, dtype=np.float64) / 2)
