@@ -50,7 +50,7 @@ def test_what_is_no_gate_is_refused(words, message):
             "3 references cannot reach the level 0.05.*give 19 references, --level 0.25",
         ),
         ([Gate("text")], 0.05, Given(0, 18, ""), "18 references cannot reach"),
-        ([Gate("text")], 0.333, Given(0, 1, ""), "1 reference cannot reach .* --level 0.5"),
+        ([Gate("text")], 0.333, Given(0, 1, ""), "1 reference cannot reach .* give 3 references, or no"),
         ([TEXT], 0.05, Given(0, 0, "it holds 3 pieces"), "too short for a test: it holds 3 pieces"),
         ([ANSWERS], 0.05, Given(5, 0, ""), "5 questions with answers cannot reach the level 0.05: give 6 or more"),
         ([ANSWERS, TEXT], 0.05, Given(6, 0, ""), "as one of several gates, of which each must reach 0.025: give 7"),

@@ -133,7 +133,7 @@ def minded(found: "Difference") -> list[str]:
         return []
     n = found.parameters["n"]
     no_start = say("mind", "no_start", found.words.get("without_start", ""), n=found.words.get("without_start", ""))
-    seen = say("mind", "seen", n < _MANY, rare=f"{n // 3:,}", side="either model")
+    seen = say("mind", "seen", n < _MANY, rare=f"{n // 3:,}")
     return [f"{words}." for _, words in no_start + seen]
 
 

@@ -18,7 +18,7 @@ from provlab.inference import pvalues
 
 GATES = ("answers", "text", "outputs")
 ANY = "any"  # all that can be answered with what was given
-TEST_LEVEL = 0.05  # where no other is asked for
+TEST_LEVEL, HIGHEST = 0.05, 0.5  # where no other is asked for, and above which there is none
 #: a decision, and the exit status of the command; 2 is that of a command that could not run
 STATUS = {"not asked": 0, "equal": 0, "passed": 0, "failed": 1, "not decided": 3}
 
@@ -152,7 +152,7 @@ def checked(gates: Sequence[Gate], level: float, given: Given) -> tuple[Gate, ..
     InputError
         The level is none, or a gate cannot be answered with what was given; the message says what to give.
     """
-    if not 0 < level < 0.5:
+    if not 0 < level < HIGHEST:
         raise InputError(f"a level is a chance of a wrong answer, above 0 and below 0.5, not {level}")
     if [gate.name for gate in gates] == [ANY]:
         able = {"answers": given.items > 0, "text": not given.too_short or given.references > 0, "outputs": True}
@@ -175,10 +175,12 @@ def _check(gate: Gate, share: float, level: float, given: Given) -> None:
         return
     k = given.references
     if k and share < 1 / (k + 1) - 1e-12:
+        reached = math.ceil(1000 * level / share / (k + 1)) / 1000
         raise InputError(
             f"{k} reference{'s' * (k > 1)} cannot reach the level {level:g}{beside}: one more of them is changed "
-            f"most of {k + 1} models one time in {k + 1}; give {math.ceil(1 / share - 1e-9) - 1} references, --level "
-            f"{math.ceil(1000 * level / share / (k + 1)) / 1000:g}, or no reference and a size of your own (text=0.1)"
+            f"most of {k + 1} models one time in {k + 1}; give {math.ceil(1 / share - 1e-9) - 1} references, "
+            + f"--level {reached:g}, " * (reached < HIGHEST)
+            + "or no reference and a size of your own (text=0.1)"
         )
     if not k and gate.size == 0:
         raise InputError(
