@@ -43,7 +43,7 @@ SLIPS = {
     # values of options
     "compare zoo:oak zoo:elm --seed x": "'--seed': 'x' is not a valid int",
     "diff zoo:oak zoo:elm --fail-on none": "there is nothing to fail on that is called 'none'; there are answers",
-    "diff zoo:oak zoo:elm --fail-on text=none": "the size of text is a number of nats per token, at least 0, not 'none'",
+    "diff zoo:oak zoo:elm --fail-on text=none": "the size of text is a number of nats per token",
     "diff zoo:oak zoo:elm --range 3": "'--range': it is two numbers such as 0.5:1, not '3'",
     "diff zoo:oak zoo:elm --tempers a": "'--tempers': it is numbers such as 1,1.5, not 'a'",
     "diff zoo:oak zoo:elm --range 3:4 --from-text 0:1": "give one of them",

@@ -95,7 +95,8 @@ class Written:
         by_chain = np.bincount(self.outputs.chain, moved, minlength=n)
         # draws of one chain may resemble each other; where they do not, their own scatter is known better
         error = math.sqrt(max(n / (n - 1) * float(by_chain @ by_chain), float(moved @ moved))) / value
-        reach = error * float(special.stdtrit(n - 1, (1 + LEVEL) / 2))
+        degrees = max(1.0, min(n, effective(self._carried())) - 1)  # few draws may carry most of it
+        reach = error * float(special.stdtrit(degrees, (1 + LEVEL) / 2))
         return [value, min(low, value * math.exp(-reach)), max(high, value * math.exp(reach))]
 
     def share(self, rows: NDArray[np.bool_], *, seed: int = 0) -> Interval:
