@@ -47,7 +47,7 @@ def test_the_numbers_are_of_both_sides_and_agree(pair):
     uniform = np.random.default_rng(5).integers(0, opened[0].nll.vocabulary, (4000, 8))
     a, b = (model.nll(uniform) for model in opened)
     result = provlab.diff(*pair, **FEW)
-    assert result.remedies() == [] or "worth" in result.remedies()[0]
+    assert all("worth" in remedy or "may have been missed" in remedy for remedy in result.remedies())
     low, high = FEW["z"]
     truths = ((a < b)[(a > low) & (a < high)].mean(), (b < a)[(b > low) & (b < high)].mean())
     for side, truth in zip(result.sides, truths, strict=True):
@@ -184,7 +184,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     shown, result = " ".join(out.split()), json.loads(target.read_text())
     decision = result["decision"]
     assert decision["sentence"] in shown
-    for words in ("the change from base to stranger ", "of 3 models, as one of 3 is by chance", "half of it"):
+    for words in ("the change from base to stranger ", "that of 2 references", "half of it"):
         assert words in decision["sentence"]
     number = r"-?[\d.]+ \(-?[\d.]+ to -?[\d.]+\) nats per token"
     costs = rf"(not shown to differ from A's: the difference is {number}|{number} (higher|lower) than A's)"
@@ -241,7 +241,7 @@ def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes
     few = ["--prompts", tmp_path / "prompts", "--length", 8, "--sequences", 200]
     gate = ["--fail-on", "text=0.01", "--level", 0.49]
     html, target = tmp_path / "x.html", tmp_path / "x.json"
-    far = models["base"], models["stranger"], "--reference", models["tuned"], "--reference", models["sibling"]
+    far = models["base"], models["other"], "--reference", models["stranger"], "--reference", models["sibling"]
     status, out, error = run("diff", *far, *few, *gate, "-v", "--html", html, "--json", target)
     assert (status, error) == (1, "")  # the most changed of three
     shown = " ".join(out.split())
@@ -265,7 +265,7 @@ def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes
     assert (status, error) == (0, "")
     apart = json.loads(target.read_text())["apart"]
     assert min(row["farther"][2] for row in apart["references"]) < 0
-    assert apart["among"]["rank_p"] in (2 / 3, 1)
+    assert apart["among"]["rank_p"] in (1 / 3, 2 / 3, 1)
 
 
 def chat(*turns):

@@ -141,7 +141,7 @@ def _roundings(
     kinds = {str(written.side): (openings.nlls, written) for _, _, written in raw}
     if text is not None:
         kinds["text"] = [(models[0].nll, models[1].nll)], text
-    found = []
+    found: list[Rounding] = []
     for where, (pairs, written) in kinds.items():
         rows = np.flatnonzero(written.own)
         if (distances := written.nats[rows] / written.predictions).any():

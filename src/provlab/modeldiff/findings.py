@@ -127,14 +127,14 @@ def _another(found: "Difference") -> list[Finding]:
     return say("another", "seed", not found.apart.references)
 
 
-def minded(found: "Difference") -> list[str]:
-    """What the inputs themselves leave unseen."""
+def minded(found: "Difference") -> tuple[list[str], list[str]]:
+    """What inputs leave unseen: for want of an opening, which is to be mended first; and by chance."""
     if found.equal:
-        return []
-    n = found.parameters["n"]
-    no_start = say("mind", "no_start", found.words.get("without_start", ""), n=found.words.get("without_start", ""))
-    seen = say("mind", "seen", n < _MANY, rare=f"{n // 3:,}")
-    return [f"{words}." for _, words in no_start + seen]
+        return [], []
+    n, without = found.parameters["n"], found.words.get("without_start", "")
+    unseen = say("mind", "no_start", n=without), say("mind", "seen", n < _MANY, rare=f"{n // 3:,}")
+    first, last = ([f"{words}." for _, words in some] for some in unseen)
+    return first, last
 
 
 _MANY = 1000  # sequences: with more, what comes less often than three times among them is rare

@@ -3,25 +3,26 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from provlab import provenance
+from provlab.modeldiff import reliance
 from provlab.modeldiff.answers import items_json, items_table, items_words
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import BothDirections, Summary
 from provlab.modeldiff.disputed import Example, Output, Weighed
-from provlab.modeldiff.excess import Apart, above, too_short
-from provlab.modeldiff.findings import excess_words, findings, minded
-from provlab.modeldiff.gates import TEST_LEVEL, Decision, Gate, Measured, decide
+from provlab.modeldiff.estimands import measured
+from provlab.modeldiff.excess import Apart
+from provlab.modeldiff.findings import excess_words, findings
+from provlab.modeldiff.gates import TEST_LEVEL, Decision, Gate, decide
 from provlab.modeldiff.items import Paired
 from provlab.modeldiff.outputs import (
     INPUT,
     by_z_table,
     concentration,
-    enough,
     finite,
     group_words,
     groups_table,
@@ -32,7 +33,6 @@ from provlab.modeldiff.outputs import (
     number,
     percent,
 )
-from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.modeldiff.rounding import WAYS, Rounding
 from provlab.plots.numbers import format_interval, format_number, format_range
@@ -195,11 +195,6 @@ class Difference(views.Report):
                 return max(found, key=lambda one: one.excess)
         return None
 
-    def _eight_bits(self, where: str, distance: float) -> float:
-        """How much of a distance rounding to 8 bits would make, by what it makes of some of the sequences."""
-        shares = [one.share for one in self.roundings if one.way == WAYS[-1] and one.where in where]
-        return distance * float(np.mean(shares)) if shares else 0.0
-
     @cached_property
     def lead(self) -> tuple[str, Output]:
         """The model whose lines rank first, and what it writes."""
@@ -210,37 +205,7 @@ class Difference(views.Report):
     @cached_property
     def decided(self) -> Decision:
         """What the gates that were asked come to."""
-        return decide(self.gates, self.level, self._measure, equal=self.equal)
-
-    def _measure(self, gate: Gate) -> Measured:
-        """The number of one gate, its size, and its p-value or why it has none."""
-        if self.equal:
-            return Measured("no draw tells the models apart", gate.size or 0.0, 1.0)
-        if gate.name == "answers":
-            return self._answers()
-        if gate.name == "outputs":
-            apart = [float(np.mean([of.divergence[k] for of in self.outputs])) for k in range(3)]
-            size = self._eight_bits("AB", apart[0]) if gate.size is None else gate.size
-            value = f"what either writes costs the other {number(apart)} nats per token more"
-            if (worth := min(of.worth for of in self.outputs)) < LEAST_EFFECTIVE:
-                return Measured(value, size, None, f"the outputs are worth {worth:.0f} draws: {self._write_more()}")
-            return Measured(value, size, above(apart, size, N_CHAINS - 1))
-        among = self.apart.among
-        where = TEXT if self.text else "A"
-        size = gate.size if gate.size is not None else 0.0 if among else self._eight_bits(where, self.apart.both[0])
-        value, p = excess_words(self), self.apart.p(size)
-        if among and among.small and p > self.level:
-            return Measured(value, size, None, "B is far nearer than any reference: give siblings, A fine-tuned again")
-        return Measured(value, size, p)
-
-    def _answers(self) -> Measured:
-        assert self.items is not None  # asked without items it is refused
-        wrong, right = self.items.turned
-        words = f"{wrong} answers turned wrong and {right} right (McNemar's exact test)"
-        return Measured(words, 0.0, self.items.p if wrong > right else 1.0)
-
-    def _write_more(self) -> str:
-        return enough(self.parameters["n"], min(output.worth for output in self.outputs))
+        return decide(self.gates, self.level, partial(measured, self), equal=self.equal)
 
     def decision(self) -> dict[str, Any]:
         """What a reader decides by, each part with its interval; `sentence` holds all of it, `answer` its first part.
@@ -305,82 +270,11 @@ class Difference(views.Report):
 
     def remedies(self) -> list[str]:
         """What the draws do not carry, and what to change."""
-        if self.copies:
-            return []
-        summary = self.summary if self.carried and not self.equal else None
-        ratios = (
-            [("R3", summary.by_r3, " The ratio by counts needs no R3."), ("counts", summary.by_count, "")]
-            if summary
-            else []
-        )
-        return [
-            *minded(self),
-            *filter(None, map(self._lacking, range(2))),
-            *[f"{self.apart.where} gives means without intervals: {self._short}."]
-            * bool(self.text_loss and not self.apart.has_interval),
-            *(f"No ratio by {by}: {of['error']}.{more}" for by, of, more in ratios if "error" in of),
-            *[f"Replica exchange gives no number: {self.exchange}."] * isinstance(self.exchange, str),
-        ]
-
-    def _lacking(self, k: int) -> str:
-        """Why there is no number of one model's inputs in Z, and what to change; empty where there is one."""
-        name, side, (in_z, drawn, low, high) = "AB"[k], self.sides[k], self.weighed[k].losses
-        if not side["in_z"]:
-            assert self.z is not None
-            return (
-                f"{name} has no number in Z: {side['model']} has {in_z} of {drawn} sequences with a loss in Z = "
-                f"[{self.z[0]:g}, {self.z[1]:g}], too few; most have {format_range(low, high, '.3g')}: move Z there, "
-                "write more, or, for lower losses, with tempers such as 1, 1.15, 1.3."
-            )
-        if side["effective"] >= LEAST_EFFECTIVE:
-            return ""
-        return (
-            f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
-            f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
-            f"{enough(self.parameters['n'], side['effective'])}, or move Z to losses that both models write often."
-        )
-
-    @property
-    def _short(self) -> str:
-        return too_short(len(self.apart.each), self.parameters["length"])
+        return reliance.remedies(self)
 
     def assumptions(self) -> list[str]:
         """What the numbers rest on."""
-        if self.copies or self.z is None:
-            return []
-        low, high = self.z
-        sentences = [
-            f"An input is a sequence of {self.parameters['length']} tokens. {self.words['tokens']} "
-            f"{self.words['start']}",
-            "A divergence over what a model writes counts each output as often as the model writes it, at temperature "
-            "1. It is the mean of the divergences of the laws of the next token, which never are negative; the nats of "
-            "an output are their sum over it.",
-            f"Z is {format_range(low, high)} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
-            "each counted once, and nearly all of these lie at its upper end; another Z gives others.",
-            "Each model wrote its inputs with known probability, so that weights are numbers of inputs and nothing has "
-            f"to converge; 95% intervals are by resampling {N_CHAINS} groups of draws."
-            + " Draws of both models are weighted as one sample of their mixture."
-            * self.parameters["mixed"],
-            "D = NLL of A - NLL of B says what the two disagree about, and neither which of them is right nor where "
-            f"they come from. Rounding alone moves it by up to {self.floor:.1e} nats per token here (losses of what "
-            "was written, token by token and read at once); a smaller D counts as 0.",
-        ]
-        if self.roundings:
-            made = "; ".join(
-                f"to {way.way} on {way.where}, {way.mean:.2g} where A and B are {way.between:.2g} apart, and "
-                f"{way.farthest:.2g} where they are {way.between_farthest:.2g}, the farthest"
-                for way in self.roundings
-            )
-            sentences.append(f"Rounding the weights of a model moves its own law by so many nats per token: {made}.")
-        if self.apart.references:
-            sentences += [
-                "A reference is a model that was made as B was, without the change: another seed, or A fine-tuned "
-                "again. If B were one more of them, they and B would be exchangeable, so that the rank is exact: "
-                "of the larger of mean distance and 99% quantile over pieces, each in units of its median.",
-                "The interval of the excess is Student's: it takes distances as normal, and seeds that lie far out "
-                "make it too narrow.",
-            ]
-        return sentences
+        return reliance.assumptions(self)
 
     def _both(self, name: str, write: Callable[[dict[str, Any]], str], needs: str) -> tuple[str, str, str]:
         """A name, and A's and B's entry beside it; a dash where a side lacks what it needs."""

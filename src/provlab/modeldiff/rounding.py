@@ -35,8 +35,9 @@ def _to_bfloat16(weight: torch.Tensor) -> torch.Tensor:
 def _to_8_bits(weight: torch.Tensor) -> torch.Tensor:
     if weight.ndim < 2:
         return weight
-    step = (weight.abs().amax(dim=-1, keepdim=True) / _BITS8).clamp_min(torch.finfo(torch.float32).tiny)
-    return (weight / step).round() * step
+    wide = weight.float()
+    step = (wide.abs().amax(dim=-1, keepdim=True) / _BITS8).clamp_min(torch.finfo(wide.dtype).tiny)
+    return ((wide / step).round() * step).to(weight.dtype)
 
 
 _ROUNDED = dict(zip(WAYS, (_to_bfloat16, _to_8_bits), strict=True))

@@ -13,7 +13,7 @@ _SPACE = re.compile(r"\s+")
 def of_tokens(pieces: Sequence[str]) -> list[str]:
     """For each token the word that it is of, given what each adds to the text.
 
-    A token of several words counts for the longest; one of nothing but space is itself.
+    A token of several words counts for the longest; one of nothing but space is ``␣``, or its line ends.
     """
     text = "".join(pieces)
     words = [(found.start(), found.end(), found.group()) for found in _WORD.finditer(text)]
@@ -28,7 +28,8 @@ def of_tokens(pieces: Sequence[str]) -> list[str]:
                 break
             touched.append((min(right, end) - max(left, begin), word))
         named = [both for both in touched if not _SPACE.fullmatch(both[1])] or touched
-        result.append(repr(max(named, key=lambda both: (both[1].isalnum(), both[0]))[1])[1:-1] if named else "")
+        word = repr(max(named, key=lambda both: (both[1].isalnum(), both[0]))[1])[1:-1] if named else ""
+        result.append(word.strip() or "␣" * bool(word))
         begin = end
     return result
 
