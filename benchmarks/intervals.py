@@ -8,7 +8,8 @@ pair of losses are counted along the chain; there plain and smoothed weights are
 
 ``python benchmarks/intervals.py 200`` prints, for each number, the share of repeats whose interval holds the truth, the
 mean width of the intervals, and how many repeats gave one, and for each way to draw the pooled share. A second argument
-names ways by their beginning. A number that is withheld has no interval that could miss: where Z holds fewer than 30
+names ways by their beginning; ``written`` stands for the intervals of what a model writes, from few sequences and many.
+A number that is withheld has no interval that could miss: where Z holds fewer than 30
 inputs, as in two of the ways below, a density of states is withheld however many draws there are, since it asks for
 draws worth 30 different inputs.
 """
@@ -35,6 +36,7 @@ from provlab.modeldiff.pipeline import one_sample
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight, smoothed
 from provlab.modeldiff.sampler import replica_exchange
+from provlab.modeldiff.written import Written, by_law
 from provlab_study.toy_modulo30.moves import MultiSite
 
 MOVES = Mixture((SingleSite(), MultiSite(2)))
@@ -57,12 +59,13 @@ class Table:
         """`heavy`: logits by Student's law of 2 degrees; `noise`: logits of seed 1 and so much of the seed's own."""
         rng, own = np.random.default_rng(1 if noise else seed), np.random.default_rng(seed)
         self.vocabulary, self.length = vocabulary, length
-        total = np.zeros(vocabulary)
+        total, self.laws = np.zeros(vocabulary), []  # of the next token, after each beginning
         for position in range(1, length):
             size = (vocabulary**position, vocabulary)
             logits = rng.standard_t(2, size) if heavy else rng.normal(scale=spread, size=size)
             logits = logits + noise * own.normal(size=size)
-            total = (total[:, None] + logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).ravel()
+            self.laws.append(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)))
+            total = (total[:, None] + self.laws[-1]).ravel()
         self.energies, self.log_q = -total / (length - 1), total - np.log(vocabulary)
         self.states = np.array(list(itertools.product(range(vocabulary), repeat=length)))
 
@@ -176,6 +179,73 @@ def coverage(
     return rates(shown)
 
 
+#: spaces of 3 to 9 tokens that no rule of an interval was chosen by: seed, tokens, length, and the kind of table
+SMALL = {
+    "V 9, length 4": (61, 9, 4, {"spread": 0.8}),
+    "V 3, length 8, heavy": (71, 3, 8, {"heavy": True}),
+    "V 7, length 5, sharp": (81, 7, 5, {"spread": 2.0}),
+    "V 4, length 7, near copies": (91, 4, 7, {"noise": 0.3}),
+}
+
+
+def along(models: tuple[Table, Table], which: int) -> np.ndarray:
+    """Divergence of the other law of the next token from a model's own, ``(states, length - 1)``."""
+    own, other = models[which], models[1 - which]
+    code, length = np.arange(len(own.states)), own.length
+    columns = []
+    for position, (p, q) in enumerate(zip(own.laws, other.laws, strict=True), 1):
+        nats = (np.exp(p) * (p - q)).sum(axis=1)
+        columns.append(nats[code // own.vocabulary ** (length - position)])
+    return np.stack(columns, axis=1)
+
+
+def of_written(
+    n_repeats: int, n: int, seed: int, vocabulary: int, length: int, kind: dict[str, Any]
+) -> tuple[dict[str, tuple[float, float, int]], float]:
+    """Coverage of the intervals of what a model writes: divergence, the share that carries half, and others.
+
+    Where draws are worth fewer than 30 nothing is shown, so that nothing could miss.
+    """
+    models = (Table(seed, vocabulary, length, **kind), Table(seed + 1, vocabulary, length, **kind))
+    nats, law = along(models, 0), np.exp(models[0].log_q)
+    each, order = nats.sum(axis=1), np.argsort(-nats.sum(axis=1), kind="stable")
+    carried = np.cumsum((law * each)[order])
+    less = models[0].energies < models[1].energies
+    exact = {
+        "divergence": float(law @ each) / (length - 1),
+        "half": float(law[order[: int((carried < carried[-1] / 2).sum()) + 1]].sum()),
+        "less likely": float(law[less].sum()),
+        "share of the divergence": float((law * each)[less].sum() / carried[-1]),
+    }
+    shown: dict[str, list[tuple[bool, float]]] = {}
+    worth = []
+    for repeat in range(n_repeats):
+        first, _ = mixed(models, tuple(generated(m, 9_000 * (k + 1) + repeat, n) for k, m in enumerate(models)))
+        code = first.tokens @ vocabulary ** np.arange(length - 1, -1, -1)
+        outputs = by_law(first, models[1].energies[code], "A", length - 1)
+        everywhere = np.ones(len(code), dtype=bool)
+        written = Written(outputs, first.tokens, nats[code], nats[code], everywhere, first.nll, 0 * code)
+        worth.append(outputs.effective)
+        rows = {
+            "divergence": written.mean(seed=1),
+            "half": written.half(seed=1)[0],
+            "less likely": list(outputs.share(less[code], seed=1)),
+            "share of the divergence": written.share_of_divergence(less[code], seed=1),
+        }
+        for name, (_, low, high) in rows.items():
+            shown.setdefault(name, []).append((bool(low - 1e-9 <= exact[name] <= high + 1e-9), high - low))
+    return rates(shown), float(np.median(worth))
+
+
+def small(n_repeats: int) -> None:
+    """Print the coverage of what a model writes, for few sequences and many."""
+    for name, (seed, vocabulary, length, kind) in SMALL.items():
+        for n in (100, 400, 1000, 4000):
+            rows, worth = of_written(n_repeats, n, seed, vocabulary, length, kind)
+            cells = (f"{what} {hit:.3f} (width {width:.3f})" for what, (hit, width, _) in rows.items())
+            print(f"{name}, {n} sequences, worth {worth:.0f}: {', '.join(cells)}", flush=True)
+
+
 def rates(shown: dict[str, list[tuple[bool, float]]]) -> dict[str, tuple[float, float, int]]:
     """Share of hits, mean of the other number, and how many there are, by name."""
     return {name: (*map(float, np.mean(rows, axis=0)), len(rows)) for name, rows in shown.items()}
@@ -273,6 +343,9 @@ def main() -> None:
     """Print one table a way."""
     n = int(sys.argv[1]) if len(sys.argv) > 1 else 200
     only = sys.argv[2] if len(sys.argv) > 2 else ""
+    if only == "written":
+        small(n)
+        return
     ways: dict[str, Callable[[], dict[str, tuple[float, float, int]]]] = {
         "generation": lambda: coverage(n, by_generation),
         "replica exchange": lambda: coverage(n, by_exchange),

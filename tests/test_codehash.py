@@ -154,7 +154,7 @@ def test_a_ladder_is_laid_anew_by_another_rule(monkeypatch, tmp_path, module, ol
 def test_a_ladder_knows_the_losses_it_is_laid_by(monkeypatch, tmp_path):
     reader = object.__new__(nll.SequenceNll)
     before = code_digest(partial(ladder.lay, reader))
-    planted(monkeypatch, tmp_path, nll, '_JUDGED = {"cpu": 1 << 22', '_JUDGED = {"cpu": 1 << 21')
+    planted(monkeypatch, tmp_path, nll, 'JUDGED = {"cpu": 1 << 22', 'JUDGED = {"cpu": 1 << 21')
     assert code_digest(partial(ladder.lay, reader)) != before
 
 

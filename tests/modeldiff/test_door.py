@@ -15,6 +15,7 @@ from provlab import zoo
 from provlab.cli import screen
 from provlab.errors import InputError
 from provlab.modeldiff import generation, pipeline
+from provlab.modeldiff.items import answered
 from provlab.modeldiff.tokens import opening
 from provlab.modeldiff.written import rounding
 from provlab.report.card import QUIET
@@ -46,7 +47,7 @@ def test_the_numbers_are_of_both_sides_and_agree(pair):
     uniform = np.random.default_rng(5).integers(0, opened[0].nll.vocabulary, (4000, 8))
     a, b = (model.nll(uniform) for model in opened)
     result = provlab.diff(*pair, **FEW)
-    assert result.remedies() == [] or "worth" in result.remedies()[0]
+    assert all("worth" in remedy or "may have been missed" in remedy for remedy in result.remedies())
     low, high = FEW["z"]
     truths = ((a < b)[(a > low) & (a < high)].mean(), (b < a)[(b > low) & (b < high)].mean())
     for side, truth in zip(result.sides, truths, strict=True):
@@ -110,7 +111,6 @@ def test_equal_functions_are_said_to_be_equal(models, tmp_path, dtype):
     assert result.floor < 1e-4 if dtype == "float32" else result.floor < 0.2
     assert "equal up to rounding: none of 800 outputs" in str(result)
     assert result.decision()["equal"]
-    assert not result.fails(1e-12)
     assert result.drawn() is None
     assert "less likely for B" not in str(result)  # neither lines nor groups of what is no difference
     assert (result.card().tone, result.card().body) == (QUIET, [])
@@ -166,11 +166,11 @@ def test_a_short_text_has_an_interval_that_holds_or_none(run, pair, text, tmp_pa
     assert re.search(
         r"it holds \d+ pieces of 8 tokens that do not overlap, and 15 are needed; give a text of 120", shown
     )
-    status, out, error = run("diff", *pair, *few, "--fail-above", 0.01)
+    status, out, error = run("diff", *pair, *few, "--fail-on", "text=0.01")
     assert (status, len(error.splitlines())) == (2, 1)
     assert "too short for a test: it holds" in error
     kept = tmp_path / "kept"
-    assert run("diff", *pair, *few, "--fail-above", 0.01, "--results", kept) == (2, "", error)
+    assert run("diff", *pair, *few, "--fail-on", "text=0.01", "--results", kept) == (2, "", error)
     assert not kept.exists()  # nothing was drawn for it
 
 
@@ -184,19 +184,16 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     shown, result = " ".join(out.split()), json.loads(target.read_text())
     decision = result["decision"]
     assert decision["sentence"] in shown
-    for words in (
-        "larger than another seed's (",
-        "among 4 models, ",
-        "half of it",
-    ):
+    for words in ("the change from base to stranger ", "that of 2 references", "half of it"):
         assert words in decision["sentence"]
     number = r"-?[\d.]+ \(-?[\d.]+ to -?[\d.]+\) nats per token"
     costs = rf"(not shown to differ from A's: the difference is {number}|{number} (higher|lower) than A's)"
     costs = f"On the given text B's loss is {costs}"
     assert re.search(costs, decision["sentence"])
     assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]
-    assert result["lines"][0][0]["nats"] > 0
-    assert len(result["groups"]) == 2
+    assert result["lines"]["A"][0]["nats"] > 0
+    assert result["groups"].keys() == {"A", "B", "text"}
+    assert "of its pieces are changed by more than 1 nat" in decision["sentence"]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
@@ -208,7 +205,7 @@ def test_it_shows_itself_and_goes_into_json(run, pair, page, tmp_path, dtype):
     assert "seed 0" in out
     assert "quantiles of the losses of 500 pieces of the given text" in " ".join(out.split())
     result = json.loads(target.read_text())
-    assert result["schema"] == "provlab.diff/2"
+    assert result["schema"] == "provlab.diff/3"
     assert {"models", "parameters", "seed", "z", "sides", "summary", "rho", "lines", "decision", "assumptions"} <= set(
         result
     )
@@ -240,37 +237,213 @@ def test_the_picture_in_text_is_of_both_sides(pair):
 
 def test_a_prompt_is_followed_and_references_show_what_a_second_training_changes(run, models, tmp_path):
     """With a nearer sibling as reference the excess is positive; the other way round it is negative."""
-    (tmp_path / "prompt").write_text("the model reads\n")
-    few = ["--prompt", tmp_path / "prompt", "--length", 8, "--sequences", 200, "--fail-above", 0.01]
-    few += ["--level", 0.34]
-    html = tmp_path / "x.html"
-    status, out, error = run(
-        "diff", models["base"], models["stranger"], "--reference", models["tuned"], *few, "-v", "--html", html
-    )
-    assert status == 1  # the farthest of three
-    says = (
-        r"provlab: fails: the excess over another seed \(1 reference\) is [\d.]+ \(-[\d.]+ to [\d.]+\) nats per "
-        r"token; above 0.01 with p = [\d.]+, level 0.34"
-    )
-    assert re.match(says, error)
-    alone = [*few[:-4], "--fail-above", 0.001, "--level", 0.01]
-    status, _, error = run("diff", models["base"], models["stranger"], *alone)
+    (tmp_path / "prompts").write_text("the model reads\n\n")
+    few = ["--prompts", tmp_path / "prompts", "--length", 8, "--sequences", 200]
+    gate = ["--fail-on", "text=0.01", "--level", 0.49]
+    html, target = tmp_path / "x.html", tmp_path / "x.json"
+    far = models["base"], models["other"], "--reference", models["stranger"], "--reference", models["sibling"]
+    status, out, error = run("diff", *far, *few, *gate, "-v", "--html", html, "--json", target)
+    assert (status, error) == (1, "")  # the most changed of three
+    shown = " ".join(out.split())
+    assert "fails: the excess over 2 references is" in shown
+    assert "above 0.01 with p = 0.33, level 0.49" in shown
+    result = json.loads(target.read_text())
+    assert result["decision"]["decision"] == "failed"
+    assert result["decision"]["answer"].startswith("fails: the excess over 2 references")
+    status, out, _ = run("diff", models["base"], models["stranger"], *few, "--fail-on", "text=0.001", "--level", 0.01)
     assert status == 1
-    assert error.startswith("provlab: fails: the distance of A and B is ")
-    assert "It follows the prompt 'the model reads' of 15 characters." in " ".join(out.split())
-    assert "[-" in out
+    assert "fails: the distance of A and B on what A writes is" in " ".join(out.split())
+    assert "It follows the prompt 'the model reads' of 15 characters." in shown
+    assert "[-" in shown
     page = html.read_text()
     assert page.startswith("<!doctype html>")
     assert "data:image/png" in page
     assert not re.search(r"(src|href)=['\"]?(http|/)", page)
     assert "rgba(213,94,0" in page
-    target = tmp_path / "x.json"
-    both = models["base"], models["tuned"], "--reference", models["stranger"], "--reference", models["sibling"]
-    status, out, error = run("diff", *both, *few, "--json", target)
-    assert (status, error[:16]) == (0, "provlab: passes:")
+    near = models["base"], models["tuned"], "--reference", models["stranger"], "--reference", models["sibling"]
+    status, out, error = run("diff", *near, *few, *gate, "--json", target)
+    assert (status, error) == (0, "")
     apart = json.loads(target.read_text())["apart"]
     assert min(row["farther"][2] for row in apart["references"]) < 0
-    assert apart["seeds"]["rank_p"] in (2 / 4, 3 / 4, 1)
+    assert apart["among"]["rank_p"] in (1 / 3, 2 / 3, 1)
+
+
+def chat(*turns):
+    return {"messages": [{"role": role, "content": content} for role, content in turns]}
+
+
+def test_openings_come_from_a_chat_log_items_or_lines_and_each_is_followed(run, pair, tmp_path):
+    log = tmp_path / "log.jsonl"
+    rows = [
+        chat(("user", "the model reads"), ("assistant", "a page")),
+        chat(("user", "why"), ("assistant", "it is"), ("user", "says which word")),
+        {"prompt": "never why"},
+        {"prompt": "a page of", "answer": "text"},
+        {"prompt": "never why"},  # again
+    ]
+    log.write_text("\n".join(map(json.dumps, rows)))
+    target, page = tmp_path / "x.json", tmp_path / "page.txt"
+    page.write_text("the model reads a page of text and says which word comes next but never why it is so " * 30)
+    few = ["--length", 8, "--sequences", 200, "--json", target, "-v", "--text", page]
+    status, out, error = run("diff", *pair, "--prompts", log, *few)
+    assert (status, error) == (0, "")
+    shown, result = " ".join(out.split()), json.loads(target.read_text())
+    assert "It follows one of 4 prompts of 5 that were given" in shown
+    assert result["parameters"]["prompts"] == 5
+    after = {line["example"]["after"] for side in "AB" for line in result["lines"][side]}
+    assert after <= {
+        "user: the model reads\\nassistant:"[-40:],
+        "the model reads",
+        "why\\nit is\\nsays which word",
+        "never why",
+        "a page of",
+    }
+    assert len(after) > 1
+    assert result["text_loss_apart"]  # and the text was read too
+    assert result["z_chosen"].endswith("what both models write")
+
+
+def test_a_comparison_behind_openings_is_that_of_each_opening_alone(pair):
+    """The divergence is the mean over openings, all alike; numbers of inputs add up."""
+    few = FEW | {"n": 2000, "z": (2.0, 9.0)}
+    prompts = ["the model reads", "never why it is so"]
+    both = provlab.diff(*pair, **few, prompts=prompts)
+    alone = [provlab.diff(*pair, **few | {"n": 1000}, prompts=[prompt]) for prompt in prompts]
+    for side in range(2):
+        means = [of.outputs[side].divergence[0] for of in alone]
+        assert both.outputs[side].divergence[0] == pytest.approx(np.mean(means), rel=0.1)
+        numbers = [10 ** of.sides[side]["log10_inputs"][0] for of in alone]
+        assert both.sides[side]["log10_inputs"][0] == pytest.approx(np.log10(sum(numbers)), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"messages": "hello"}, "line 1: messages are a list of turns"),
+        ({"messages": [{"role": "assistant", "content": "hello"}]}, "line 1: no user speaks"),
+        ({"text": "hello"}, "line 1 is no item"),
+    ],
+)
+def test_a_line_that_is_no_opening_is_refused(run, pair, tmp_path, row, message):
+    log = tmp_path / "log.jsonl"
+    log.write_text(json.dumps(row))
+    status, out, error = run("diff", *pair, "--prompts", log)
+    assert (status, out, len(error.splitlines())) == (2, "", 1)
+    assert message in error
+
+
+def planted(base, target, change):
+    """A copy of a model with its tensors changed."""
+    shutil.copytree(base, target)
+    tensors = load_file(target / "model.safetensors")
+    change(tensors)
+    save_file(tensors, target / "model.safetensors", metadata={"format": "pt"})
+    return target
+
+
+def test_a_copy_in_fewer_bits_is_said_to_be_one_and_no_groups_are_shown(run, models, tmp_path):
+    def bfloat16(tensors):
+        tensors.update({name: tensor.bfloat16().float() for name, tensor in tensors.items()})
+
+    def eight_bits(tensors):
+        for name, tensor in tensors.items():
+            if tensor.ndim == 2:
+                step = tensor.abs().amax(dim=1, keepdim=True) / 127
+                tensors[name] = (tensor / step.clamp_min(1e-30)).round() * step
+
+    for way, change in (("bfloat16", bfloat16), ("8 bits", eight_bits)):
+        copy, target = planted(models["base"], tmp_path / way, change), tmp_path / "x.json"
+        few = ["--length", 8, "--sequences", 400, "--range", "3:9", "--json", target]
+        status, out, error = run("diff", models["base"], copy, *few, "--fail-on", "outputs")
+        assert (status, error) == (0, "")
+        shown, result = " ".join(out.split()), json.loads(target.read_text())
+        assert f"differ by no more than {way} makes a model differ from itself" in shown
+        assert "written by" not in shown
+        assert "group" not in shown.replace("no lines or groups are shown", "")
+        assert (result["decision"]["rounding"], result["decision"]["equal"]) == (way, False)
+        assert result["decision"]["place"] == ""
+
+
+def test_a_change_of_few_outputs_is_no_rounding(models, tmp_path):
+    """Planted: one token's row of the embedding is turned around; where it comes, everything after it is another."""
+
+    def one_row(tensors):
+        tensors["model.embed_tokens.weight"][37] *= -1
+
+    result = provlab.diff(models["base"], planted(models["base"], tmp_path / "turned", one_row), **FEW)
+    assert result.rounding is None
+    assert result.card().body
+
+
+def test_what_is_shown_is_what_fails(run, models, text, tmp_path):
+    """Planted: B gets 15 of 38 answers wrong that A gets right; its distance on a text is below the size that is asked.
+
+    The lead of a release: the gate on the text passes, and the gate on answers fails, by the number on the card.
+    """
+    page, target = tmp_path / "items.jsonl", tmp_path / "x.json"
+    opened = pipeline.open_models([models["base"], models["stranger"]], opening=opening, progress=0)
+    words = sorted(set(text.split()))
+    rows = [
+        {"id": f"{one} {other}", "prompt": "so it is", "choices": [f" {one}", f" {other}"], "answer": f" {one}"}
+        for one in words
+        for other in words
+        if one != other
+    ]
+    right = {item.name: item.right for item in answered(*opened.values(), rows, seed=0).items}
+    wrong = [row for row in rows if right[row["id"]] == (True, False)][:15]
+    kept = [row for row in rows if right[row["id"]] == (True, True)][:23]
+    assert (len(wrong), len(kept)) == (15, 23)
+    page.write_text("\n".join(json.dumps(row) for row in wrong + kept))
+    few = ["--length", 8, "--sequences", 200, "--range", "3:9", "--json", target, "--text", page]
+    status, out, _ = run("diff", models["base"], models["stranger"], *few, "--fail-on", "answers")
+    shown, result = " ".join(out.split()), json.loads(target.read_text())
+    assert status == 1
+    assert "fails: 15 answers turned wrong and 0 right (McNemar's exact test), p = 6.1e-05, level 0.05" in shown
+    assert (result["decision"]["decision"], result["decision"]["level"]) == ("failed", 0.05)
+    assert result["decision"]["gates"][0]["p"] == pytest.approx(2 * 0.5**15)
+    status, out, _ = run("diff", models["base"], models["stranger"], *few, "--fail-on", "answers,outputs=90")
+    assert status == 1
+    assert "by Holm over 2 gates" in " ".join(out.split())
+    assert run("diff", models["base"], models["stranger"], *few, "--fail-on", "outputs=90")[0] == 0
+    assert run("diff", models["stranger"], models["base"], *few, "--fail-on", "answers")[0] == 0  # they turned right
+
+
+def test_draws_that_carry_nothing_decide_nothing(run, models, tmp_path):
+    """Far models at length 16, a few sequences: the outputs are worth fewer than 30 draws, and that is no pass."""
+    few = ["--length", 16, "--sequences", 40, "--range", "3:9", "--tempers", "0.5"]
+    status, out, error = run("diff", models["base"], models["stranger"], *few, "--fail-on", "outputs=0.1")
+    assert (status, error) == (3, "")
+    assert "not decided: what either writes costs the other" in " ".join(out.split())
+
+
+def test_far_references_decide_nothing_of_a_small_change(run, models, tmp_path):
+    copy = planted(models["base"], tmp_path / "near", lambda tensors: tensors["model.embed_tokens.weight"][5:9].mul_(2))
+    few = ["--length", 8, "--sequences", 200, "--range", "3:9", "--reference", models["stranger"]]
+    few += ["--reference", models["other"], "--fail-on", "text", "--level", 0.4]
+    status, out, error = run("diff", models["base"], copy, *few)
+    assert (status, error) == (3, "")
+    shown = " ".join(out.split())
+    assert "B is far nearer than any reference: give siblings" in shown
+    assert "this test says nothing of a small change" in shown
+
+
+def test_no_start_token_and_no_opening_is_said(run, models, spoilt, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(models["tuned"], other)
+    for folder in (spoilt, other):
+        for name in ("tokenizer_config.json", "special_tokens_map.json"):
+            if (path := folder / name).exists():
+                settings = json.loads(path.read_text())
+                settings.pop("bos_token", None)
+                path.write_text(json.dumps(settings))
+    (tmp_path / "prompts").write_text("the model reads\na page of\n")
+    few = ["--length", 8, "--sequences", 200, "--range", "3:9", "-v"]
+    out = " ".join(run("diff", spoilt, other, *few)[1].split())
+    assert "No start token stands before inputs" in out
+    assert "give openings (--prompts FILE)" in out
+    out = " ".join(run("diff", spoilt, other, *few, "--prompts", tmp_path / "prompts")[1].split())
+    assert "No start token" not in out
+    assert "It follows one of 2 prompts" in out
 
 
 def test_one_side_without_inputs_leaves_the_other(models, new_model, save_model, tmp_path):
@@ -320,14 +493,16 @@ def no_tokenizer(folder):
         (None, ["--tempers", "1.5,2"], "the least of them at most 1"),
         (None, ["--tempers", "nan"], "tempers must be positive numbers"),
         (None, ["--range", "1:inf"], "both finite"),
-        (None, ["--prompt", "{short}", "--text", "{short}"], "a prompt goes with neither"),
-        (None, ["--fail-above", "nan"], "the limit is a number of nats"),
-        (None, ["--fail-above", "0"], "with no reference any two models are farther apart than 0; give references"),
-        (None, ["--fail-above", "1", "--level", "2"], "a level is a chance of a wrong answer"),
-        (None, ["--level", "0.01"], "--level is that of --fail-above; give both"),
+        (None, ["--prompts", "{short}", "--exchange", "9"], "replica exchange has nothing before inputs"),
+        (None, ["--fail-on", "text=nan"], "the size of text is a number of nats"),
+        (None, ["--fail-on", "text=0"], "with no reference any two models are farther apart than 0; give references"),
+        (None, ["--fail-on", "text=1", "--level", "2"], "a level is a chance of a wrong answer"),
+        (None, ["--fail-on", "answers"], "0 questions with answers cannot reach the level 0.05: give 6 or more"),
+        (None, ["--fail-on", "txet"], "did you mean text"),
+        (None, ["--level", "0.01"], "--level is that of --fail-on; give both"),
         (None, ["--html", "/no/such/x"], "--html': /no/such is no folder"),
         (None, ["--reference", "{base}"], "and reference 1 "),
-        (None, ["--reference", "{base}", "--fail-above", "0"], "1 reference cannot reach the level 0.05"),
+        (None, ["--reference", "{base}", "--fail-on", "text"], "1 reference cannot reach the level 0.05"),
         (None, ["--text", "{unknown}"], "100% of its tokens are unknown words"),
         (None, ["--device", "tpu"], "device"),
     ],
@@ -350,13 +525,13 @@ def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, settings,
     assert not target.exists()
 
 
-@pytest.mark.parametrize("gate", [[], ["--fail-above", 0.001]])
+@pytest.mark.parametrize("gate", [[], ["--fail-on", "any"]])
 def test_a_copy_is_equal_and_nothing_is_drawn(run, models, spoilt, tmp_path, gate):
     """With no range and no text, too: an answer that is known needs neither."""
     target, results = tmp_path / "x.json", tmp_path / "kept"
     for other in (models["base"], spoilt):
         status, out, error = run("diff", models["base"], other, "--json", target, "--results", results, *gate)
-        assert (status, bool(error)) == (0, bool(gate))
+        assert (status, error) == (0, "")
         assert "one model, byte for byte" in " ".join(out.split())
         assert not results.exists()
         result = json.loads(target.read_text())
@@ -365,7 +540,7 @@ def test_a_copy_is_equal_and_nothing_is_drawn(run, models, spoilt, tmp_path, gat
     result = provlab.diff(models["base"], spoilt, **FEW)
     assert result.copies
     assert result.to_page()
-    assert not result.fails(1e-12)
+    assert result.decided.word == "equal"
 
 
 def test_a_reference_that_is_a_copy_is_refused(models, spoilt):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from provlab.errors import InputError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import excess, nll, reading
 from provlab.modeldiff.nll import SequenceNll, sequence_nll
@@ -81,29 +80,53 @@ def test_divergences_are_those_of_the_definition_however_many_laws_are_taken_at_
     assert reading.divergences(p, q)[1, 2, 2].isnan()  # the law itself is NaN: measure refuses it
 
 
-def test_distances_beside_references_are_means_over_the_pieces(read):
+def test_distances_beside_references_are_means_and_quantiles_over_the_pieces(read):
     distance = excess.apart(read.distances, "all", ["m2", "m3"])
-    both = (read.distances + read.distances.swapaxes(0, 1)).mean(axis=2) / 2
+    each = (read.distances + read.distances.swapaxes(0, 1)) / 2
+    both, tails = each.mean(axis=2), np.quantile(each, 0.99, axis=2)
     assert distance.both[0] == pytest.approx(both[0, 1])
     assert distance.references[1].farther[0] == pytest.approx(both[0, 1] - both[0, 3])
-    np.testing.assert_allclose(distance.seeds.distances, both.sum(axis=1) / 3)
+    np.testing.assert_allclose(distance.among.means, both.sum(axis=1)[1:] / 3)
+    np.testing.assert_allclose(distance.among.tails, tails.sum(axis=1)[1:] / 3)
+    np.testing.assert_allclose(distance.among.from_a, both[0, 1:])
     alone = excess.apart(read.distances[:2, :2], "all", [])
-    assert (alone.seeds, alone.excess) == (None, alone.both)
+    assert (alone.among, alone.excess) == (None, alone.both)
     assert alone.p(0.0) < 1e-6 < 0.5 < alone.p(2 * alone.both[0])
 
 
-def test_the_test_among_seeds_by_hand():
-    """k = 2: the others are at 1, 2 and 3; B at 5 is 3 above their mean, whose error with B's own is 2 / sqrt(3).
+def of_means(*means):
+    """B and references of which the mean alone is known."""
+    return excess.Among(means, (1.0,) * len(means), means)
 
-    Two thirds of what is B's own make the difference: less 2.9 nats B is at 5 - 1.93, the farthest, less 3.1 it is not.
+
+def test_the_test_among_references_by_hand():
+    """k = 2: references at 1 and 3, B at 5 is 3 above their mean; two thirds of what is B's own make the difference.
+
+    Less 2.9 nats B is at 5 - 1.93, the farthest; less 3.1 it is not.
     """
-    among = excess.AmongSeeds((1.0, 5.0, 2.0, 3.0))
-    assert [among.p(above) for above in (0.0, 2.9, 3.1, 100.0)] == [1 / 4, 1 / 4, 2 / 4, 1]
-    assert among.excess[0] == pytest.approx(3 / (1 - 1 / 3))  # B's own distance is a third of each other's mean
-    t = 3 / (np.sqrt(4 / 3))
-    assert among.t_p(0.0) == pytest.approx(0.5 - t / (2 * np.sqrt(2 + t**2)))  # Student's law of two degrees
-    assert excess.AmongSeeds((1.0, 0.5, 2.0)).p(0.0) == 1
+    among = of_means(5.0, 1.0, 3.0)
+    assert [among.p(size) for size in (0.0, 2.9, 3.1, 100.0)] == [1 / 3, 1 / 3, 2 / 3, 1]
+    assert among.excess[0] == pytest.approx(3 / (1 - 1 / 3))  # B's own distance is a third of each reference's mean
+    t = 3 / (np.sqrt(2) * np.sqrt(3 / 2))
+    assert among.t_p(0.0) == pytest.approx(0.5 - np.arctan(t) / np.pi)  # Student's law of one degree
+    assert of_means(0.5, 1.0).p(0.0) == 1
+    assert of_means(5.0, 1.0).excess[1:] == [-np.inf, np.inf]  # one reference has no spread
     assert among.t_p(among.excess[0]) == pytest.approx(0.5)
+
+
+def test_the_tail_finds_what_the_mean_does_not():
+    """B's mean is below the others', and its tail three times theirs."""
+    among = excess.Among((0.9, 1.0, 1.1, 1.0), (6.0, 2.0, 2.1, 1.9), (0.9, 1.0, 1.1, 1.0))
+    assert among.p() == 1 / 4
+    assert (among.to_json()["rank_p_mean"], among.to_json()["rank_p_tail"]) == (1.0, 1 / 4)
+    assert (
+        excess.Among((2.0, 1.0, 1.1), (1.0, 1.0, 1.1), (2.0, 1.0, 1.1)).p() == 1 / 3
+    )  # and the mean what the tail does not
+
+
+def test_a_small_change_is_none_that_far_references_tell_of():
+    assert excess.Among((0.5, 0.6, 0.6), (1.0, 1.0, 1.0), (0.05, 0.54, 0.55)).small
+    assert not excess.Among((0.5, 0.6, 0.6), (1.0, 1.0, 1.0), (0.4, 0.54, 0.55)).small
 
 
 def seeds(rng, n, spread=0.035, rest=0.02):
@@ -114,11 +137,13 @@ def seeds(rng, n, spread=0.035, rest=0.02):
     return table + table.T
 
 
-def among_seeds(table):
-    return excess.AmongSeeds(tuple(table.sum(axis=1) / (len(table) - 1)))
+def among_seeds(table, tails=None):
+    """A, B and seeds by their tables of distances."""
+    of = [tuple(t.sum(axis=1)[1:] / (len(t) - 1)) for t in (table, table if tails is None else tails)]
+    return excess.Among(*of, tuple(table[0, 1:]))
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5, 9, 18])
+@pytest.mark.parametrize("k", [1, 2, 3, 5, 9, 19])
 @pytest.mark.parametrize("far", [0.0, 0.05])
 def test_one_more_seed_passes_as_rarely_as_the_level_says(k, far):
     """1,000 sets each, also where one seed in twenty lies far out; then Student's t (planted) has no level."""
@@ -127,17 +152,29 @@ def test_one_more_seed_passes_as_rarely_as_the_level_says(k, far):
         own = np.where(rng.random(k + 2) < far, 0.3, 0.0)
         table = seeds(rng, k + 2) + own[:, None] + own
         np.fill_diagonal(table, 0)
-        among = among_seeds(table)
+        among = among_seeds(table, 3 * seeds(rng, k + 2, 0.2, 0.1))
         fired += among.p(0.0) <= among.least
-        by_t += among.t_p(0.0) <= 0.01
-    assert fired / 1000 == pytest.approx(1 / (k + 2), abs=3 * (1 / (k + 2) / 1000) ** 0.5)
+        by_t += k > 1 and among.t_p(0.0) <= 0.01
+    assert fired / 1000 == pytest.approx(1 / (k + 1), abs=3 * (1 / (k + 1) / 1000) ** 0.5)
     if far and k >= 3:
         assert by_t / 1000 > 0.025
-    if not far:
-        assert by_t / 1000 == pytest.approx(0.01, abs=0.011)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
+def test_a_sibling_passes_as_rarely_as_the_level_says():
+    """A is the centre of all: it is nearer to each than they are to each other, and is not ranked."""
+    rng, fired, with_a = np.random.default_rng(1), 0, 0
+    for _ in range(1000):
+        table = seeds(rng, 5)
+        table[0] *= 0.5
+        table[:, 0] *= 0.5
+        fired += among_seeds(table).p() <= 1 / 4
+        means = table.sum(axis=1) / 4
+        with_a += (means >= means[1]).mean() <= 1 / 5  # planted: as if A were one of them
+    assert fired / 1000 == pytest.approx(1 / 4, abs=0.041)
+    assert with_a / 1000 > 1 / 5 + 0.02
+
+
+@pytest.mark.parametrize("k", [2, 3, 5, 9])
 def test_a_change_is_found_and_its_interval_holds_it(k):
     """1,000 sets each, where distances are normal."""
     rng, noticed, held = np.random.default_rng(k), 0, 0
@@ -153,36 +190,12 @@ def test_a_change_is_found_and_its_interval_holds_it(k):
     assert noticed / 1000 > 0.95
 
 
-def test_the_old_rule_had_no_level():
-    """Planted: the excess over the farthest reference is above 0 with chance 1 / (k + 1), at least."""
-    rng, k, fired = np.random.default_rng(0), 2, 0
-    for _ in range(1000):
-        table = seeds(rng, k + 2)
-        fired += table[0, 1] > table[0, 2:].max()
-    assert fired / 1000 > 0.25
-
-
-@pytest.mark.parametrize(
-    ("above", "level", "references", "message"),
-    [
-        (-1.0, 0.05, 18, "at least 0, not -1.0"),
-        (float("nan"), 0.05, 1, "at least 0, not nan"),
-        (0.1, 0.0, 1, "above 0 and below 0.5, not 0.0"),
-        (0.1, 5.0, 1, "above 0 and below 0.5, not 5.0"),
-        (0.0, 0.05, 0, "with no reference any two models are farther apart than 0"),
-        (0.0, 0.05, 3, "give 18 references, --level 0.2, or no reference"),
-        (0.0, 0.05, 17, "17 references cannot reach the level 0.05"),
-        (0.0, 0.333, 1, "1 reference cannot reach .* --level 0.334"),
-    ],
-)
-def test_what_no_test_can_answer_is_refused(above, level, references, message):
-    with pytest.raises(InputError, match=message):
-        excess.check_limit(above, level, references)
-
-
-@pytest.mark.parametrize(("level", "references"), [(0.2, 3), (0.25, 2), (0.334, 1), (0.05, 18), (0.05, 0)])
-def test_what_references_can_reach_is_asked(level, references):
-    excess.check_limit(0.1, level, references)
+def test_a_mean_above_a_size_by_its_interval():
+    """Student's interval of 19 degrees is 2.093 errors to either side: at 3 errors above, p is 0.0037."""
+    assert excess.above([3.0, 3 - 2.0930, 3 + 2.0930], 0.0, 19) == pytest.approx(0.00368, rel=1e-2)
+    assert excess.above([3.0, 1.0, 5.0], 3.0, 19) == pytest.approx(0.5)
+    assert excess.above([3.0, -np.inf, np.inf], 0.0, 19) == 1
+    assert (excess.above([1.0, 1.0, 1.0], 0.5, 19), excess.above([1.0, 1.0, 1.0], 1.0, 19)) == (0, 1)
 
 
 def test_intervals_allow_for_neighbours_that_resemble_each_other():

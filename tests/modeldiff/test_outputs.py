@@ -4,14 +4,12 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from provlab.modeldiff.answers import items_words
 from provlab.modeldiff.disputed import Cluster, Example, Output
-from provlab.modeldiff.excess import AmongSeeds, AnotherSeed, Apart
 from provlab.modeldiff.items import Answered, Paired
-from provlab.modeldiff.outputs import loss_words, marked, number, percent, place, seeds_words
+from provlab.modeldiff.outputs import group_words, loss_words, marked, number, percent
 from provlab.plots import format_interval, format_log10_p, format_number
 from provlab.report import views
 
@@ -54,10 +52,13 @@ def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
 
 def test_where_a_group_parts_is_said_if_most_of_it_does():
     share = (0.2, 0.1, 0.3)
-    output = Output(share, share, 0.5, 100.0, groups=(Cluster(("a", "b"), share, share, ("'1'", 0.05), ()),))
-    assert "part first" not in place(output, "B")  # at a token where 5% do, 95% do not
-    often = replace(output, groups=(replace(output.groups[0], first=("U", 0.72)),))
-    assert "in 72% of these outputs the two models part first at 'U'" in place(often, "B")
+    output = Output(share, share, 0.5, 100.0, groups=(Cluster(("a", "b"), (), share, share, ("'1'", 0.05), ()),))
+    assert group_words(output).startswith("the largest group (a | b) is 20.0%")
+    assert "part first" not in group_words(output)  # at a word where 5% do, 95% do not
+    often = replace(output, groups=(replace(output.groups[0], first=("User", 0.72), about=("poison",)),))
+    assert "72% of it part first at 'User'" in group_words(often)
+    assert "(a | b), with 'poison' in many of them, is 20.0%" in group_words(often)
+    assert group_words(replace(output, groups=())) == ""
 
 
 def test_a_share_that_was_seen_is_not_zero():
@@ -80,22 +81,3 @@ def test_reports_write_an_interval_by_one_formatter():
     by_hand = re.compile(r"\{[^{}\n]*:[^{}\n]*\.\d+[fg%]\}[^{}\n]* to \{")
     for path in sorted(Path(views.__file__).parent.glob("*.py")):
         assert not by_hand.search(path.read_text(encoding="utf-8")), path.name
-
-
-def beside_seeds(distances):
-    """What a report says of B beside other seeds, from the mean distances of A, B and the references."""
-    rows = tuple(AnotherSeed(str(k), [0.0] * 3, [0.0] * 3, [0.0] * 3) for k in range(len(distances) - 2))
-    apart = Apart("the text", [0.0] * 3, [0.0] * 3, [0.0] * 3, np.zeros(15), rows, AmongSeeds(distances))
-    return seeds_words(apart, "a", "b")
-
-
-def test_a_model_is_called_the_farthest_where_it_is():
-    """Second of 62, p is 0.03: larger than another seed's, and one seed lies farther."""
-    rest = tuple(0.1 + 0.001 * k for k in range(60))
-    second = beside_seeds((0.1, 1.0, 2.0, *rest[:-1]))
-    assert "is larger than another seed's (its rank among 62 models, p = 0.032)" in second
-    assert "farthest" not in second
-    assert "may be larger than another seed's (the farthest among 4 models, as one of 4 is" in beside_seeds(
-        (1, 5, 2, 1)
-    )
-    assert "is not shown to be larger than another seed's" in beside_seeds((1.0, 2.0, 5.0, 1.0))

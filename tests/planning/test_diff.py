@@ -1,6 +1,8 @@
 """The cost of a comparison by Model-diff: counts by hand and by a run, minutes by a trial."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -30,7 +32,7 @@ def test_the_published_sizes_come_out(made_up):
     assert small.parameters == pytest.approx(124e6, rel=0.01)
     assert large.parameters == 6_738_415_616
     assert large.weights == 2 * large.parameters
-    assert small.tokens == (4000 + 2 * 4000 + 500) * 24
+    assert small.tokens == (4000 + 2 * 4000 + 500 + 360) * 24
     assert work("shape:gpt-2", length=97).tokens == 4 * small.tokens
     assert work("shape:gpt-2", length=97).held > small.held
 
@@ -38,7 +40,7 @@ def test_the_published_sizes_come_out(made_up):
 def test_seconds_are_those_of_the_trial_times_blocks_and_sequences(made_up):
     """31 blocks more than the one that was tried with all tokens: 34 s for 16 that are written, 3.4 s if judged."""
     large = work("shape:llama-2-7b")
-    assert large.seconds == pytest.approx((4000 * 34 + 8500 * 3.4) / 16)
+    assert large.seconds == pytest.approx((4000 * 34 + 8860 * 3.4) / 16)
     assert large.cpu_seconds == pytest.approx(2 * large.seconds)
 
 
@@ -46,6 +48,21 @@ def test_a_trial_writes_and_judges(models):
     tiny = work(models["base"], length=8, n=100)
     assert 0 < tiny.cpu_seconds < 600
     assert tiny.seconds > 0
+
+
+def test_a_large_model_writes_fewer_where_nothing_is_asked(made_up):
+    """As many as two cores answer in an hour with: 4,000 of a small one, a ninth of 7B; on a GPU all."""
+    assert [work(f"shape:{name}", n=None).written for name in ("gpt-2", "llama-2-7b")] == [4000, 460]
+    assert work("shape:llama-2-7b", n=None, device="cuda").written == 4000
+
+
+def test_a_folder_with_a_config_alone_is_planned(models, run, made_up, tmp_path):
+    shutil.copy(Path(models["base"]) / "config.json", tmp_path)
+    status, out, error = run("plan", tmp_path, models["tuned"], "--diff")
+    assert (status, error) == (0, "")
+    assert "4,000 sequences of each model: a share of what it writes is known to 1.5 points" in " ".join(out.split())
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    assert run("plan", tmp_path, models["tuned"], "--diff")[0] == 2  # weights that cannot be read are no config
 
 
 @pytest.mark.parametrize(
@@ -80,7 +97,7 @@ def test_the_command_says_it(run, made_up, tmp_path):
     assert (status, error) == (0, "")
     assert "6,738,415,616" in out
     assert "inputs of 100 tokens" in " ".join(out.split())
-    assert json.loads(target.read_text())["shape:gpt-2"]["tokens"] == 3500 * 99
+    assert json.loads(target.read_text())["shape:gpt-2"]["tokens"] == 3860 * 99
     for dtype, limit, words in (
         ("float32", "64GB", ": enough"),
         ("float32", "20GB", ": too little (both models are held at once; try --dtype bfloat16)"),

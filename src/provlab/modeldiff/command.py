@@ -1,6 +1,5 @@
 """``provlab diff``: over which inputs two models disagree."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,37 @@ class TextOrItems(options.TextFile):
         from provlab.modeldiff.items import lines
 
         return {"items": lines(text)}
+
+
+class PromptSet(options.TextFile):
+    """Openings: lines of a text, or of JSON."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the openings."""
+        text = super().convert(value, param, ctx)
+        if Path(value).suffix.lower() != ".jsonl":
+            return [line for line in text.splitlines() if line.strip()]
+        from provlab.modeldiff.items import lines
+        from provlab.modeldiff.openings import prompt_of
+
+        return [prompt_of(row, number) for number, row in enumerate(lines(text), 1)]
+
+
+class Gates(options.WordList):
+    """What to fail on, read before any model is."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> list[str]:
+        """Return the gates, each as it was written."""
+        from provlab.modeldiff.gates import parsed
+
+        parsed(value)
+        return super().convert(value, param, ctx)
+
+
+def _gates() -> tuple[str, ...]:
+    from provlab.modeldiff.gates import ANY, GATES
+
+    return (*GATES, ANY)
 
 
 class Numbers(click.ParamType):
@@ -55,14 +85,17 @@ class Numbers(click.ParamType):
     "answers: what lm-eval --log_samples wrote, or lines with prompt, answer and perhaps choices",
 )
 @click.option(
-    "--prompt", type=options.TextFile(), help="inputs are what follows this text, in the chat template if any"
+    "--prompts",
+    type=PromptSet(),
+    help="openings, in the chat template if any: each line of a text, or FILE.jsonl, a chat log (messages), lm-eval's "
+    'items, or {"prompt": ...}',
 )
 @click.option(
     "--reference",
     "references",
     type=sources.ModelName(),
     multiple=True,
-    help="a model of A's recipe with another seed: what a second training changes; may be given again",
+    help="a model made as B was, without the change: another seed of A's recipe, or A fine-tuned again; repeat it",
 )
 @click.option("--length", type=int, metavar="N", help="tokens of an input (default: 25)")
 @click.option("--range", "z", type=Numbers("LO:HI"), help="range of mean loss, nats per token, such as 3.0:4.2")
@@ -72,7 +105,13 @@ class Numbers(click.ParamType):
     type=Numbers("LO:HI"),
     help="or the quantiles of the text's losses that bound it (default: 0.05:0.5)",
 )
-@click.option("--sequences", "n", type=int, metavar="N", help="that each model writes (default: 4000)")
+@click.option(
+    "--sequences",
+    "n",
+    type=int,
+    metavar="N",
+    help="that each model writes (default: 4000, fewer of large models on a CPU)",
+)
 @click.option("--tempers", type=Numbers("1,1.15,1.3"), help="write colder too, to reach lower losses (default: 1)")
 @click.option("--exchange", "exchange_steps", type=int, metavar="STEPS", help="replica exchange as a second opinion")
 @options.SEED
@@ -81,14 +120,13 @@ class Numbers(click.ParamType):
 @options.ALLOW_PICKLE
 @delivery.RESULTS
 @click.option(
-    "--fail-above",
-    type=float,
-    metavar="X",
-    help="exit with 1 if B is more than X nats per token farther from A and its references than another seed is "
-    "(without a reference: than X from A), by a test of the level: with k references "
-    "by B's rank among k + 2 models, so that P must be at least 1 / (k + 2)",
+    "--fail-on",
+    type=Gates("GATES", _gates),
+    help="exit with 1 where a test rejects: answers (more turned wrong than right), text and outputs (farther apart in "
+    "nats per token than a size such as text=0.1; by default than 8 bits round a model, or than --reference models "
+    "are), or any; several by Holm. Exit codes: 0 passed or equal, 1 failed, 2 could not run, 3 not decided",
 )
-@click.option("--level", type=float, metavar="P", help="the chance of a wrong exit code by that test (default: 0.05)")
+@click.option("--level", type=float, metavar="P", help="the chance of a wrong 1 (default: 0.05)")
 @click.option("--html", type=delivery.OutputFile(), help="write the report as one HTML file that needs no other")
 @delivery.VERBOSE
 @delivery.report
@@ -100,8 +138,6 @@ def command(
     inputs: dict[str, Any] | None,
     references: tuple[str, ...],
     results: str | None,
-    fail_above: float | None,
-    level: float | None,
     html: str | None,
     json: str | None,
     verbose: bool,
@@ -112,25 +148,17 @@ def command(
 
     example: provlab diff zoo:oak zoo:oak-chat --sequences 400
     """
-    if level is not None and fail_above is None:
-        raise InputError("--level is that of --fail-above; give both")
+    if settings["level"] is not None and not settings["fail_on"]:
+        raise InputError("--level is that of --fail-on; give both")
     if settings["z"] and settings["shares"]:
         raise InputError("--range and --from-text both bound the loss; give one of them")
     from provlab.modeldiff.door import diff
-    from provlab.modeldiff.excess import TEST_LEVEL, check_limit
 
-    level = TEST_LEVEL if level is None else level
-    if fail_above is not None:
-        check_limit(fail_above, level, len(references))
     settings = options.without_defaults(settings | (inputs or {}) | {"references": list(references) or None})
-    difference = diff(a, b, progress=sys.stderr.isatty(), results=results, tested=fail_above is not None, **settings)
+    difference = diff(a, b, progress=delivery.seconds_between_bars(), results=results, **settings)
     delivery.write_report(report, "diff", settings, difference)
     if html:
         with atomic_file(Path(html)) as temporary:
             temporary.write_text(difference.to_page(), encoding="utf-8")
     delivery.deliver(json, difference.to_json, difference, verbose=verbose)
-    if fail_above is None:
-        return 0
-    fails = difference.fails(fail_above, level)
-    print(f"provlab: {'fails' if fails else 'passes'}: the {difference.test_words(fail_above, level)}", file=sys.stderr)
-    return int(fails)
+    return difference.decided.status

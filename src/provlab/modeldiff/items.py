@@ -233,6 +233,11 @@ class Paired:
         return self.mean([i.divergence[0] for i in self.items]), self.mean([i.divergence[1] for i in self.items])
 
 
+def questions(rows: Sequence[Mapping[str, Any]]) -> int:
+    """How many different questions these rows ask."""
+    return len(distinct([parsed(row, number) for number, row in enumerate(rows, 1)])[0])
+
+
 def answered(a: SequenceModel, b: SequenceModel, rows: Sequence[Mapping[str, Any]], *, seed: int) -> Paired:
     """Let two models answer items.
 

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 # At most so many logits at a time, of which two or three float32 copies are held: 64 MB each on a CPU, 1 GB on a GPU.
 # Fixed, and not what happens to be free, so that a seed gives the same draws again.
 LOGITS = {"cpu": 1 << 24, "cuda": 1 << 28}
-_JUDGED = {"cpu": 1 << 22, "cuda": 1 << 28}  # where sequences are judged: on a CPU so many stay near the caches
+JUDGED = {"cpu": 1 << 22, "cuda": 1 << 28}  # where sequences are judged: on a CPU so many stay near the caches
 HELD = {"cpu": 1 << 30, "cuda": 1 << 33}  # and so many bytes of keys and values
 _NEAR = 1 << 20  # numbers that are copied once more
-_TOKENS, _FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer are slower than reading the weights
+_TOKENS, FEWEST = 1 << 12, 1 << 8  # and so many tokens: more gain nothing; fewer are slower than reading the weights
 
 
 class SequenceNll:
@@ -299,10 +299,10 @@ class SequenceNll:
         Each is ``(rows, length)`` tokens and ``(rows, predictions, vocabulary)``; of the `last` tokens alone, where
         that is given and fewer: behind a long context the other laws are not made.
         """
-        most = _JUDGED.get(self.network.device.type, _JUDGED["cpu"])
+        most = JUDGED.get(self.network.device.type, JUDGED["cpu"])
         few = last is not None and last < ids.shape[1]
         law = most // self.vocabulary if not few else most // self.vocabulary * ids.shape[1] // max(1, last or 1)
-        at_once = max(1, min(_TOKENS, max(_FEWEST, law)) // ids.shape[1])
+        at_once = max(1, min(_TOKENS, max(FEWEST, law)) // ids.shape[1])
         some = {"logits_to_keep": last} if few and self._last else {}
         for begin in range(0, len(ids), at_once):
             batch = ids[begin : begin + at_once].to(self.network.device)

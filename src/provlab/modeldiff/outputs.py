@@ -1,14 +1,12 @@
 """Parts of the report on two models: what one of them writes, and where the other disputes it."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 import numpy as np
 
-from provlab.modeldiff.disputed import Example, Output
-from provlab.modeldiff.excess import TEST_LEVEL as LEVEL
-from provlab.modeldiff.excess import Apart
+from provlab.modeldiff.disputed import Disputed, Example, Output
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
@@ -28,7 +26,8 @@ _CONCENTRATED, _EVEN = 0.25, 0.4  # share of the outputs that carries half of th
 
 def marked(example: Example) -> views.Marked:
     """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
-    plain, coloured = [], []
+    plain = [f"‹…{example.after}› "] if example.after else []
+    coloured = [f"<i title='follows'>…{escape(example.after)}</i> "] if example.after else []
     for piece, d in example.tokens:
         if d is None:
             plain.append(f"‹{piece}›")
@@ -51,56 +50,20 @@ def concentration(output: Output, side: str) -> str:
     return f"{how}: half of it lies in {percent(output.half)} of {side}'s outputs"
 
 
-def place(output: Output, side: str) -> str:
-    """The largest group of disputed outputs, and the token at which most of them part first, if most do at one."""
+def group_words(output: Output) -> str:
+    """The largest group of disputed outputs, what its members are about, and the word at which most part first."""
     if not output.groups:
         return ""
     largest = output.groups[0]
+    about = f", with {', '.join(map(repr, largest.about))} in many of them," * bool(largest.about)
     words = (
-        f"the largest group of disputed outputs ({' | '.join(largest.tokens)}) is {percent(largest.share)} of "
-        f"{side}'s outputs and carries {percent(largest.divergence)} of the distance"
+        f"the largest group ({' | '.join(largest.words)}){about} is {percent(largest.share)} and carries "
+        f"{percent(largest.divergence)} of the distance"
     )
     if largest.first and largest.first[1] >= _MOST:
-        token, share = largest.first
-        words += f"; in {share:.0%} of these outputs the two models part first at {token!r}"
+        word, share = largest.first
+        words += f"; {share:.0%} of it part first at {word!r}"
     return words
-
-
-def capital(words: str) -> str:
-    """Words as the beginning of a sentence."""
-    return words[:1].upper() + words[1:]
-
-
-def apart_words(output: Output) -> str:
-    """How far A is from what B writes, and where."""
-    return (
-        f"B's outputs cost A {number(output.divergence)} nats per token more than they cost B. This distance, "
-        f"KL(B || A), is {concentration(output, 'B')}"
-    )
-
-
-def excess_words(apart: Apart) -> str:
-    """By how much B is farther than another seed; the distance where there is no reference."""
-    k = len(apart.references)
-    of = f"excess over another seed ({k} reference{'s' * (k > 1)})" if k else "distance of A and B"
-    return f"{of} is {number(apart.excess)} nats per token"
-
-
-def seeds_words(apart: Apart, a: str, b: str) -> str:
-    """Whether the change from one model to the other is larger than another seed's; why that is not known."""
-    if not apart.seeds:
-        return (
-            "Would another seed change as much? No reference was given, so this is not known (--reference MODEL, "
-            "of A's recipe with another seed)"
-        )
-    n = len(apart.seeds.distances)
-    among = f"(its rank among {n} models, p = {apart.seeds.p(0.0):.2g})"
-    larger = {
-        True: f"is larger than another seed's {among}",
-        False: f"is not shown to be larger than another seed's {among}",
-        None: f"may be larger than another seed's (the farthest among {n} models, as one of {n} is by chance)",
-    }[apart.seeds.larger(LEVEL)]
-    return f"On {apart.where} the change from {a} to {b} {larger}. The {excess_words(apart)}"
 
 
 def enough(n: int, worth: float) -> str:
@@ -112,26 +75,45 @@ def enough(n: int, worth: float) -> str:
     return f"About {math.ceil(need / step) * step:,} sequences would do (--sequences, n; now {n:,})"
 
 
-def lines_table(outputs: Sequence[Output]) -> views.Table:
-    """The lines that the other model disputes most, of both models, the most disputed first."""
-    of_both = [(side, line) for side, output in zip("AB", outputs, strict=True) for line in output.lines]
+def lines_of(outputs: Mapping[str, Output]) -> list[tuple[str, Disputed]]:
+    """The lines that are disputed most, each with who wrote it, the most disputed first."""
+    lines = [(side, line) for side, output in outputs.items() for line in output.lines]
+    return sorted(lines, key=lambda pair: -pair[1].nats)
+
+
+def less_likely_for(line: Disputed) -> str:
+    """The model that finds a line less likely."""
+    return "A" if line.example.difference > 0 else "B"
+
+
+def lines_table(outputs: Mapping[str, Output]) -> views.Table:
+    """The lines that the other model disputes most, by who wrote them, the most disputed first."""
     rows = [
-        (side, f"{line.nats:.1f}", percent(line.share), percent(line.divergence), marked(line.example))
-        for side, line in sorted(of_both, key=lambda pair: -pair[1].nats)
+        (
+            side,
+            less_likely_for(line),
+            f"{line.nats:.1f}",
+            percent(line.share),
+            percent(line.divergence),
+            marked(line.example),
+        )
+        for side, line in lines_of(outputs)
     ]
-    return views.Table(("written by", "nats", "of its outputs", "of the distance", _headed("line")), rows, right=(1,))
+    header = ("written by", "less likely for", "nats", "of its outputs", "of the distance", _headed("line"))
+    return views.Table(header, rows, right=(2,))
 
 
-def groups_table(outputs: Sequence[Output]) -> views.Table:
-    """Groups of disputed outputs, of each model."""
+def groups_table(outputs: Mapping[str, Output]) -> views.Table:
+    """Groups of disputed outputs, by who wrote them."""
     rows = []
-    for side, output in zip("AB", outputs, strict=True):
+    for side, output in outputs.items():
         for group in output.groups:
             first = f"{group.first[0]} ({group.first[1]:.0%})" if group.first else "–"
-            cells = (side, " | ".join(group.tokens), percent(group.share), percent(group.divergence), first)
+            names = " | ".join(group.words) + f"; about {', '.join(group.about)}" * bool(group.about)
+            cells = (side, names, percent(group.share), percent(group.divergence), first)
             for k, example in enumerate(group.members):
                 rows.append((*(cells if k == 0 else ("",) * len(cells)), marked(example)))
-    header = ("written by", "most at the tokens", "of its outputs", "of the distance", "part first at")
+    header = ("written by", "most at the words", "of its outputs", "of the distance", "part first at")
     return views.Table((*header, _headed("output")), rows)
 
 

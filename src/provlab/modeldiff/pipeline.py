@@ -46,13 +46,13 @@ class SequenceModel:
     nll
         The mean token NLL by the convention of the comparison.
     progress
-        Whether to show a bar on stderr.
+        Seconds between two looks of a bar on stderr; 0 shows none.
     """
 
     source: str
     checkpoint: Checkpoint
     nll: SequenceNll
-    progress: bool = True
+    progress: float = 1.0
 
     @property
     def name(self) -> str:
@@ -87,14 +87,22 @@ class SequenceModel:
         return [repr(self.checkpoint.tokenizer().decode(row))[1:-1][:90] for row in own]
 
     def pieces(self, row: NDArray[np.integer[Any]]) -> list[str]:
-        """What each token of an input adds to its text, line ends made visible."""
+        """What each token of an input adds to its text."""
         own = row if self.nll.ids is None else self.nll.ids[row]
-        ends = [self.checkpoint.tokenizer().decode(own[: k + 1]) for k in range(len(own))]
-        return [repr(end[len(before) :])[1:-1] for before, end in zip(["", *ends], ends, strict=False)]
+        ends = [str(self.checkpoint.tokenizer().decode(own[: k + 1])) for k in range(len(own))]
+        return [end[len(before) :] for before, end in zip(["", *ends], ends, strict=False)]
 
     def bar(self, steps: Iterable[T], what: str, unit: str) -> Iterable[T]:
         """Show how far a long piece of this model's work has come."""
-        return tqdm(steps, desc=f"{self.name} {what}", unit=unit, leave=False, disable=not self.progress)
+        return tqdm(
+            steps,
+            desc=f"{self.name} {what}",
+            unit=unit,
+            leave=False,
+            disable=not self.progress,
+            mininterval=float(self.progress),
+            delay=float(self.progress),  # a file is told of nothing that is done before
+        )
 
 
 def open_models(
@@ -104,7 +112,7 @@ def open_models(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
     allow_pickle: bool = False,
-    progress: bool = True,
+    progress: float = 1.0,
 ) -> dict[str, SequenceModel]:
     """Open models that are to be compared with each other, on the tokens that all of them have.
 
@@ -119,7 +127,7 @@ def open_models(
     device, dtype, allow_pickle
         See `sequence_nll` and `Checkpoint.open`.
     progress
-        Whether to show bars on stderr.
+        Seconds between two looks of a bar on stderr; 0 shows none.
 
     Raises
     ------

@@ -1,42 +1,40 @@
 """Where two models disagree: over what each writes, then counted over Z; as text, in a notebook, as JSON."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from provlab import provenance
-from provlab.errors import InputError
+from provlab.modeldiff import reliance
 from provlab.modeldiff.answers import items_json, items_table, items_words
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import BothDirections, Summary
 from provlab.modeldiff.disputed import Example, Output, Weighed
-from provlab.modeldiff.excess import TEST_LEVEL as LEVEL
-from provlab.modeldiff.excess import Apart, check_limit, too_short
+from provlab.modeldiff.estimands import measured
+from provlab.modeldiff.excess import Apart
+from provlab.modeldiff.findings import excess_words, findings
+from provlab.modeldiff.gates import TEST_LEVEL, Decision, Gate, decide
 from provlab.modeldiff.items import Paired
 from provlab.modeldiff.outputs import (
     INPUT,
-    apart_words,
     by_z_table,
-    capital,
     concentration,
-    enough,
-    excess_words,
     finite,
+    group_words,
     groups_table,
+    less_likely_for,
+    lines_of,
     lines_table,
-    loss_words,
     marked,
     number,
     percent,
-    place,
-    seeds_words,
 )
-from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
+from provlab.modeldiff.rounding import WAYS, Rounding
 from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, cut, in_short
@@ -46,10 +44,11 @@ if TYPE_CHECKING:
     from provlab.plots import Figure
 
 _BINS = 40  # of a panel
-SCHEMA = "provlab.diff/2"
-_SHOWN, _LONGEST = 4, 50  # lines on a card, and characters of one
+SCHEMA = "provlab.diff/3"
+_SHOWN, _LONGEST = 2, 44  # lines on a card, of outputs and of a text, and characters of one
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
+TEXT = "text"  # who wrote a line that neither model did
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +78,12 @@ class Difference(views.Report):
         The same by replica exchange, or why that gives no number; None if it was not asked for.
     items
         Questions with answers under both; None if none were given.
+    text
+        The pieces of the text that was read, both laws beside each other; None if none was read.
+    roundings
+        What rounding the weights makes of either model, beside what is between them.
+    gates, level
+        What to fail on, and the chance of a wrong failure.
     """
 
     models: tuple[dict[str, Any], dict[str, Any]]
@@ -91,14 +96,23 @@ class Difference(views.Report):
     text_loss: Sequence[Any] | None = None
     exchange: Summary | str | None = None
     items: Paired | None = None
+    text: Output | None = None
+    roundings: tuple[Rounding, ...] = ()
+    gates: tuple[Gate, ...] = ()
+    level: float = TEST_LEVEL
 
     @classmethod
     def of_copies(
-        cls, models: tuple[dict[str, Any], dict[str, Any]], z: tuple[float, float] | None, parameters: dict[str, Any]
+        cls,
+        models: tuple[dict[str, Any], dict[str, Any]],
+        z: tuple[float, float] | None,
+        parameters: dict[str, Any],
+        gates: tuple[Gate, ...] = (),
     ) -> "Difference":
         """A model and its own copy, byte for byte: they are equal, and nothing need be drawn."""
         sides = Weighed.of_copy("A"), Weighed.of_copy("B")
-        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, {"z": "as given" if z else "not taken"})
+        words = {"z": "as given" if z else "not taken"}
+        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, words, gates=gates)
 
     @property
     def copies(self) -> bool:
@@ -172,80 +186,59 @@ class Difference(views.Report):
         """Whether no draw tells the two models apart beyond rounding."""
         return all(output.half is None for output in self.outputs)
 
-    def fails(self, above: float, level: float = LEVEL) -> bool:
-        """Whether the excess (`Apart.excess`) is above a number of nats per token, by a test of a level.
+    @cached_property
+    def rounding(self) -> Rounding | None:
+        """The finest way of rounding that makes as much of a model as there is between A and B, wherever both read."""
+        for way in WAYS:
+            found = [one for one in self.roundings if one.way == way]
+            if found and all(one.explains for one in found):
+                return max(found, key=lambda one: one.excess)
+        return None
 
-        Parameters
-        ----------
-        above
-            The number.
-        level
-            The chance of a wrong answer if the excess is no larger: over seeds where there are references
-            (`provlab.modeldiff.excess.AmongSeeds.p`, a rank), else over pieces of what was read.
+    @cached_property
+    def lead(self) -> tuple[str, Output]:
+        """The model whose lines rank first, and what it writes."""
+        return max(
+            zip("AB", self.outputs, strict=True), key=lambda of: max((li.nats for li in of[1].lines), default=0.0)
+        )
 
-        Raises
-        ------
-        InputError
-            The level is none, or nothing that was given can answer at it.
-        """
-        check_limit(above, level, len(self.parameters["references"]))
-        if not self.apart.seeds and not self.apart.has_interval:
-            raise InputError(f"{self.apart.where} is too short for a test: {self._short}")
-        return not self.equal and self.apart.p(above) <= level
-
-    def test_words(self, above: float, level: float) -> str:
-        """The test of `fails` in words, with its p-value."""
-        p = self.apart.p(above)
-        return f"{excess_words(self.apart)}; above {above:g} with p = {p:.2g}, level {level:g}"
+    @cached_property
+    def decided(self) -> Decision:
+        """What the gates that were asked come to."""
+        return decide(self.gates, self.level, partial(measured, self), equal=self.equal)
 
     def decision(self) -> dict[str, Any]:
         """What a reader decides by, each part with its interval; `sentence` holds all of it, `answer` its first part.
 
-        Keys: equal (up to rounding), larger_than_another_seed (True, False, None where references are none or too few),
-        excess, rank_p, concentration and place (in words), text_costs.
+        Keys: decision, estimand, level, gates (`provlab.modeldiff.gates.Decision`), equal (up to rounding), rounding
+        (the way that makes as much), larger_than_references (True, False, None where these are none, too few, or far
+        away), excess, rank_p, concentration and place (in words), text_costs.
         """
-        seeds, output = self.apart.seeds, self.outputs[1]
-        first, *rest = (f"{words}." for _, words in self.findings())
+        among, (lead, output) = self.apart.among, self.lead
+        first, *rest = (f"{words}." for _, words in findings(self))
+        nowhere = self.equal or self.rounding is not None
         return {
+            **self.decided.to_json(),
             "equal": self.equal,
-            "larger_than_another_seed": None if self.equal or not seeds else seeds.larger(LEVEL),
-            "excess": seeds and seeds.excess,
-            "rank_p": seeds and seeds.p(0.0),
-            "concentration": "" if self.equal else concentration(output, "B"),
-            "place": "" if self.equal else place(output, "B"),
+            "rounding": self.rounding and self.rounding.way,
+            "larger_than_references": None if self.equal or not among or among.small else among.larger(TEST_LEVEL),
+            "excess": among and finite(among.excess),
+            "rank_p": among and among.p(),
+            "concentration": "" if self.equal else concentration(output, lead),
+            "place": "" if nowhere else group_words(output),
             "text_costs": self.text_loss and finite(self.text_loss[2]),
             **({"items": items_words(self.items)} if self.items and not self.equal else {}),
             "answer": first,
             "sentence": " ".join([first, *rest]),
         }
 
-    def findings(self) -> list[tuple[str, str]]:
-        """Label and words of each finding, the answer first: what a card shows in parts, and a paragraph as a whole."""
-        if self.equal:
-            return [("equal", self._equal_words())]
-        seeds = ("seeds", seeds_words(self.apart, *(model["name"] for model in self.models)))
-        others = [
-            ("apart", apart_words(self.outputs[1])),
-            ("where", capital(place(self.outputs[1], "B"))),
-            ("text", f"On {self.apart.where} B's loss is {loss_words(self.text_loss[2])}" if self.text_loss else ""),
-            ("answers", items_words(self.items) if self.items else ""),
-        ]
-        ordered = [seeds, *others] if self.apart.seeds else [*others, seeds]
-        return [(label, words) for label, words in ordered if words]
-
-    def _equal_words(self) -> str:
-        if self.copies:
-            return "A and B are one model, byte for byte: they agree on every sequence of tokens, and nothing was drawn"
-        return (
-            f"A and B are equal up to rounding: none of {2 * self.parameters['n']:,} outputs tells them apart by more "
-            f"than {self.floor:.1e} nats per token"
-        )
-
     def finding(self) -> list[str]:
         """How far the two are apart, where, and which has more inputs in Z."""
         if self.equal:
             return [self.decision()["sentence"]]
-        forth, back = (f"{number(of.divergence)}{{}} and {concentration(of, side)}" for side, of in self._outputs())
+        forth, back = (
+            f"{number(of.divergence)}{{}} and {concentration(of, side)}" for side, of in self.by_side.items()
+        )
         sentences = [
             f"KL(A || B), over what A writes, is {forth.format(' nats per token')}. "
             f"KL(B || A), over what B writes, is {back.format('')}."
@@ -253,9 +246,19 @@ class Difference(views.Report):
         if self.apart.references:
             sentences.append(
                 f"A and B are {number(self.apart.both)} nats per token apart on {self.apart.where} (mean of both "
-                f"divergences). The {excess_words(self.apart)}."
+                f"divergences); {excess_words(self)}."
             )
         return sentences + self._more_inputs()
+
+    @property
+    def by_side(self) -> dict[str, Output]:
+        """What A writes and what B writes, by the model."""
+        return dict(zip("AB", self.outputs, strict=True))
+
+    @property
+    def by_source(self) -> dict[str, Output]:
+        """The same, and the pieces of a text that was read."""
+        return self.by_side | ({TEXT: self.text} if self.text else {})
 
     def _more_inputs(self) -> list[str]:
         """How many of B's inputs in Z there are for each of A's; nothing where the draws do not carry it."""
@@ -267,73 +270,11 @@ class Difference(views.Report):
 
     def remedies(self) -> list[str]:
         """What the draws do not carry, and what to change."""
-        if self.copies:
-            return []
-        summary = self.summary if self.carried and not self.equal else None
-        ratios = (
-            [("R3", summary.by_r3, " The ratio by counts needs no R3."), ("counts", summary.by_count, "")]
-            if summary
-            else []
-        )
-        return [
-            *filter(None, map(self._lacking, range(2))),
-            *[f"{self.apart.where} gives means without intervals: {self._short}."]
-            * bool(self.text_loss and not self.apart.has_interval),
-            *(f"No ratio by {by}: {of['error']}.{more}" for by, of, more in ratios if "error" in of),
-            *[f"Replica exchange gives no number: {self.exchange}."] * isinstance(self.exchange, str),
-        ]
-
-    def _lacking(self, k: int) -> str:
-        """Why there is no number of one model's inputs in Z, and what to change; empty where there is one."""
-        name, side, (in_z, drawn, low, high) = "AB"[k], self.sides[k], self.weighed[k].losses
-        if not side["in_z"]:
-            assert self.z is not None
-            return (
-                f"{name} has no number in Z: {side['model']} has {in_z} of {drawn} sequences with a loss in Z = "
-                f"[{self.z[0]:g}, {self.z[1]:g}], too few; most have {format_range(low, high, '.3g')}: move Z there, "
-                "write more, or, for lower losses, with tempers such as 1, 1.15, 1.3."
-            )
-        if side["effective"] >= LEAST_EFFECTIVE:
-            return ""
-        return (
-            f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
-            f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
-            f"{enough(self.parameters['n'], side['effective'])}, or move Z to losses that both models write often."
-        )
-
-    @property
-    def _short(self) -> str:
-        return too_short(len(self.apart.each), self.parameters["length"])
+        return reliance.remedies(self)
 
     def assumptions(self) -> list[str]:
         """What the numbers rest on."""
-        if self.copies or self.z is None:
-            return []
-        low, high = self.z
-        sentences = [
-            f"An input is a sequence of {self.parameters['length']} tokens. {self.words['tokens']} "
-            f"{self.words['start']}",
-            "A divergence over what a model writes counts each output as often as the model writes it, at temperature "
-            "1. It is the mean of the divergences of the laws of the next token, which never are negative; the nats of "
-            "an output are their sum over it.",
-            f"Z is {format_range(low, high)} nats per token, {self.words['z']}. Numbers of inputs are of those in Z, "
-            "each counted once, and nearly all of these lie at its upper end; another Z gives others.",
-            "Each model wrote its inputs with known probability, so that weights are numbers of inputs and nothing has "
-            f"to converge; 95% intervals are by resampling {N_CHAINS} groups of draws."
-            + " Draws of both models are weighted as one sample of their mixture."
-            * self.parameters["mixed"],
-            "D = NLL of A - NLL of B says what the two disagree about, and neither which of them is right nor where "
-            f"they come from. Rounding alone moves it by up to {self.floor:.1e} nats per token here (losses of what "
-            "was written, token by token and read at once); a smaller D counts as 0.",
-        ]
-        if self.apart.references:
-            sentences.append(
-                "A reference is a model of A's recipe with another seed. If B were one more of them, all models would "
-                "be exchangeable, so that the rank is exact. The interval of the excess is Student's: it takes "
-                "distances as normal, and seeds that lie far out make it too narrow. Both are for the text or draws "
-                "that were read."
-            )
-        return sentences
+        return reliance.assumptions(self)
 
     def _both(self, name: str, write: Callable[[dict[str, Any]], str], needs: str) -> tuple[str, str, str]:
         """A name, and A's and B's entry beside it; a dash where a side lacks what it needs."""
@@ -384,13 +325,16 @@ class Difference(views.Report):
         return views.Table(header, rows)
 
     def ratios(self) -> list[tuple[str, str]]:
-        """The ratio of Equation 7 by each normalisation, and by replica exchange."""
+        """The ratio of Equation 7 by each normalisation and by exchange; ways that give one number stand together."""
         ratios = []
         if self.carried and self.summary:
             ratios = [("by R3", self.summary.by_r3), ("by counts", self.summary.by_count)]
         if isinstance(self.exchange, Summary):
             ratios += [("by R3, exchange", self.exchange.by_r3), ("by counts, exchange", self.exchange.by_count)]
-        return [(name, ratio_text(ratio)) for name, ratio in ratios]
+        ways: dict[str, list[str]] = {}
+        for name, ratio in ratios:
+            ways.setdefault(ratio_text(ratio), []).append(name)
+        return [(" and ".join(names), text) for text, names in ways.items()]
 
     def picture(self) -> views.Table:
         """Both histograms of D in text: bars of each side's share in some bins; errors as of `figure`."""
@@ -417,8 +361,9 @@ class Difference(views.Report):
         sentence = self.decision()["sentence"]
         if self.copies:
             return [sentence]
-        if self.equal:
-            return [sentence, views.Table(["", "A", "B"], self.written_rows()), *beside]
+        items = [items_table(self.items)] if self.items else []
+        if self.equal or self.rounding:
+            return [sentence, *items, views.Table(["", "A", "B"], self.written_rows()), *beside]
         header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
         inputs = [
             (side, format_number(example.difference, "+.3f"), marked(example))
@@ -428,10 +373,10 @@ class Difference(views.Report):
         ratios = [views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []
         return [
             sentence,
-            *([items_table(self.items)] if self.items else []),
+            *items,
             views.Table(["over what each model writes", "A", "B"], self.written_rows()),
-            views.Folded("Lines that the other model disputes most", [lines_table(self.outputs)]),
-            views.Folded("Groups of disputed outputs", [groups_table(self.outputs)]),
+            views.Folded("Lines that the other model disputes most", [lines_table(self.by_source)]),
+            views.Folded("Groups of disputed outputs", [groups_table(self.by_source)]),
             views.Folded(
                 "The distance by range of loss, and on one text", [by_z_table(self.outputs), self.distances()]
             ),
@@ -449,22 +394,21 @@ class Difference(views.Report):
         ]
 
     def card(self) -> Card:
-        """The findings one by one, first what could be decided, and the lines that the other disputes most."""
-        (_, answer), *findings = self.findings()
-        lines = sorted(
-            ((side, line) for side, output in self._outputs() for line in output.lines), key=lambda pair: -pair[1].nats
-        )
-        rows = [(side, f"{line.nats:.1f}", cut(line.example.text, _LONGEST)) for side, line in lines[:_SHOWN]]
-        table = views.Table(("written by", "nats", "what the other disputes most"), rows, right=(1,))
+        """The findings one by one, first what decided, and the lines that are disputed most, written and of a text."""
+        (_, answer), *others = findings(self)
+        rows = [
+            (side, less_likely_for(line), f"{line.nats:.1f}", cut(str(marked(line.example)), _LONGEST))
+            for some in (self.by_side, {TEXT: self.text} if self.text else {})
+            for side, line in ([] if self.rounding else lines_of(some))[:_SHOWN]
+        ]
+        table = views.Table(("written by", "less likely for", "nats", "what is disputed most"), rows, right=(2,))
         mind = [("mind", in_short(self.remedies(), 210))] if self.remedies() else []
         a, b = (model["source"] for model in self.models)
-        tones = {True: RELATED, None: QUIET if self.equal else OPEN, False: QUIET}
-        tone = tones[self.decision()["larger_than_another_seed"]]
-        remarks = [*((label, f"{words}.") for label, words in findings), *mind]
+        tones = {"failed": RELATED, "not decided": OPEN, "passed": QUIET, "equal": QUIET}
+        larger = {True: RELATED, None: OPEN, False: QUIET}[self.decision()["larger_than_references"]]
+        tone = tones.get(self.decided.word, QUIET if self.rounding else larger)
+        remarks = [*((label, f"{words}.") for label, words in others), *mind]
         return Card(f"{a} (A) and {b} (B): {answer}.", tone, [table] * bool(rows), remarks)
-
-    def _outputs(self) -> Iterator[tuple[str, Output]]:
-        return zip("AB", self.outputs, strict=True)
 
     def drawn(self) -> "Figure | None":
         """Both histograms of D over the same bins; None where one side has too few inputs."""
@@ -497,8 +441,10 @@ class Difference(views.Report):
             "rounding": self.floor,
             "decision": self.decision(),
             "sides": list(self.sides),
-            "lines": [[asdict(line) for line in output.lines] for output in self.outputs],
-            "groups": [[asdict(group) for group in output.groups] for output in self.outputs],
+            "lines": {source: [asdict(line) for line in of.lines] for source, of in self.by_source.items()},
+            "groups": {source: [asdict(group) for group in of.groups] for source, of in self.by_source.items()},
+            "text_changed": self.text and list(self.text.changed),
+            "roundings": [asdict(way) for way in self.roundings],
             "text_loss_apart": self.text_loss and finite(self.text_loss[2]),
             "log10_more": known and finite(known.log10_more(seed=self.seed)),
             "apart": self.apart.to_json(),

@@ -16,6 +16,8 @@ from provlab.errors import CheckpointError, NotComparableError
 from provlab.reading.checkpoint import Checkpoint
 from provlab.reading.tokenizing import usable_template, usable_tokenizer
 
+#: a text, or the turns of a chat: who speaks, and what
+Prompt = str | tuple[tuple[str, str], ...]
 _LEAST_SHARED = 0.9  # of the smallest tokenizer's tokens; below, losses would be those of a mutilated language
 
 
@@ -107,11 +109,12 @@ def _token_table(checkpoint: Checkpoint, size: int, controls: bool) -> dict[str,
     return {string: number for string, number in table.items() if number < size and number not in apart}
 
 
-def opening(checkpoint: Checkpoint, prompt: str | None = None) -> list[int]:
+def opening(checkpoint: Checkpoint, prompt: Prompt | None = None) -> list[int]:
     """Return a model's own ids of what stands before an input as in training: its start token, and a prompt.
 
-    A prompt is put into the chat template where the model has one, as what a user says; otherwise it follows the start
-    token, the one that the tokenizer names as the beginning of a text. Without both there is nothing.
+    A prompt is put into the chat template where the model has one, a text as what a user says; otherwise it follows the
+    start token, the one that the tokenizer names as the beginning of a text, turns as lines of "role: content" and the
+    name of the one who is to answer. Without both there is nothing.
 
     Raises
     ------
@@ -120,15 +123,19 @@ def opening(checkpoint: Checkpoint, prompt: str | None = None) -> list[int]:
     """
     tokenizer = checkpoint.tokenizer()
     if prompt and tokenizer.chat_template:
-        turns = [{"role": "user", "content": prompt}]
+        spoken = (("user", prompt),) if isinstance(prompt, str) else prompt
+        turns = [{"role": role, "content": content} for role, content in spoken]
         with usable_template(checkpoint.source, tokenizer) as template:
             ids: Any = tokenizer.apply_chat_template(
                 turns, chat_template=template, add_generation_prompt=True, return_dict=False
             )
         return _embedded(checkpoint, list(ids), "its chat template writes")
+    said = prompt or ""
+    if not isinstance(said, str):
+        said = "".join(f"{role}: {content}\n" for role, content in said) + "assistant:"
     with usable_tokenizer(checkpoint.source):
         first = tokenizer.bos_token_id
-    written = _embedded(checkpoint, checkpoint.encode(prompt), "the prompt has") if prompt else []
+    written = _embedded(checkpoint, checkpoint.encode(said), "the prompt has") if said else []
     return written if first is None or first >= _vocabulary_size(checkpoint) else [first, *written]
 
 

@@ -9,22 +9,48 @@ import numpy as np
 from provlab.engine.timing import Taken
 from provlab.modeldiff.generation import AT_ONCE, write
 from provlab.modeldiff.held_out import N_PIECES
-from provlab.modeldiff.nll import HELD, LOGITS, SequenceNll, sequence_nll
+from provlab.modeldiff.nll import FEWEST, HELD, JUDGED, LOGITS, SequenceNll, sequence_nll
 from provlab.modeldiff.pipeline import N_CHAINS
+from provlab.modeldiff.rounding import READ
 from provlab.reading.checkpoint import Checkpoint
 
-_COPIES = 3  # of the logits of a step, in float32
+_COPIES = 6  # of the logits of a step, in float32: as the model answers, laws, and cumulative sums, twice as wide
+_LAWS = 5  # and of the laws that are read at once: of two models, and what divergences are made in
+_READ = (
+    64  # bytes of each token that was read: losses and divergences of both, as they are kept and as they are weighed
+)
+#: sequences that each model writes, at most; parameters of a model up to which a pair on two cores answers in an hour
+#: with so many (at 6.7 billion they were planned to take 16 CPU hours)
+_MOST, _IN_AN_HOUR = 4000, 8e8
+_PIECES = 8 * N_PIECES  # of a text that is given, at most
+
+
+def default_n(parameters: float, device: str) -> int:
+    """How many sequences each of two models writes where nothing is asked: fewer of large ones on a CPU.
+
+    A share of ``n`` outputs has an interval of at most 1.6 points either way at 4,000, and of five at 400; a kind of
+    output that comes in fewer than 3 of ``n`` is missed in one comparison of twenty.
+    """
+    most = _MOST if device != "cpu" else _MOST * min(1.0, _IN_AN_HOUR / max(parameters, 1.0))
+    return max(2 * N_CHAINS, int(most) // N_CHAINS * N_CHAINS)
+
+
+def most_pieces(n: int) -> int:
+    """Pieces of a text that are read at most: its reading takes no longer than that of what both models write."""
+    return min(_PIECES, max(N_PIECES, n))
 
 
 def sequences(n: int) -> tuple[int, int]:
-    """How many sequences a model writes, and how many it judges: its own, the other's, and the pieces of text."""
-    return n, 2 * n + N_PIECES
+    """How many sequences a model writes, and how many it judges: its own, the other's, pieces of text, and rounded."""
+    return n, 2 * n + N_PIECES + READ
 
 
-def held(n: int, length: int, bytes_a_token: int) -> int:
-    """Bytes of keys, values and logits beside the weights, at most; `bytes_a_token` of keys and values."""
-    chain = min(-(-n // N_CHAINS), AT_ONCE["cpu"])  # sequences written side by side, if their keys and values fit
-    return min(chain * length * bytes_a_token, HELD["cpu"]) + _COPIES * 4 * LOGITS["cpu"]
+def held(n: int, length: int, bytes_a_token: int, vocabulary: int) -> int:
+    """Bytes of keys, values, logits and what was read beside the weights; `bytes_a_token` of keys and values."""
+    beside = max(1, min(n, AT_ONCE["cpu"], LOGITS["cpu"] // vocabulary))  # sequences written side by side
+    written = min(beside * length * bytes_a_token, HELD["cpu"]) + _COPIES * 4 * beside * vocabulary
+    laws = _LAWS * 4 * max(JUDGED["cpu"], vocabulary * length * max(1, FEWEST // length))
+    return written + laws + _READ * sequences(n)[1] * length
 
 
 def reader(folder: Path, dtype: str, device: str) -> SequenceNll:

@@ -10,7 +10,7 @@ from scipy.cluster.vq import kmeans2
 from provlab.modeldiff.written import Interval, Written
 
 PARTED = 1.0  # nats: a token that the other model finds so much less likely is one at which the two part
-_GROUPS, _TOKENS, _NAMED = 4, 256, 4  # groups, tokens that set them apart, and tokens that name one
+_GROUPS, _TOKENS = 4, 256  # groups, and tokens that set them apart
 _LEAST = 0.02  # of the divergence; smaller groups are left out
 
 
@@ -20,21 +20,22 @@ class Group:
 
     Attributes
     ----------
-    tokens
-        Those that carry most of the difference, numbers of the comparison.
     share, divergence
         The share of the model's outputs, and of the divergence, with 95% intervals for this division into groups.
     first
-        The token at which most of them part first (`PARTED`), and the share of the group that does; None if none does.
+        Row and place of the token at which most of them part first (`PARTED`), and the share of the group that does;
+        None if none does.
     rows
         Typical members, the most typical first.
+    heaviest
+        All members, that which carries most of the difference first.
     """
 
-    tokens: list[int]
     share: Interval
     divergence: Interval
-    first: tuple[int, float] | None
+    first: tuple[int, int, float] | None
     rows: list[int]
+    heaviest: list[int]
 
 
 def groups(written: Written, disputed: NDArray[np.bool_], *, n_members: int, seed: int) -> list[Group]:
@@ -79,23 +80,22 @@ def groups(written: Written, disputed: NDArray[np.bool_], *, n_members: int, see
             continue
         typical = np.argsort(-(points @ centre), kind="stable")  # (rows, tokens) @ (tokens,)
         shown = [i for i in typical if group[i] == k and i in members and written.own[rows[i]]]
-        tops = [int(numbers[most[j]]) for j in np.argsort(-centre, kind="stable")[:_NAMED] if centre[j] > 0]
-        first = first_parting(written, mask)
-        share = written.share(mask, seed=seed)
-        result.append(Group(tops, share, divergence, first, [int(rows[i]) for i in shown[:n_members]]))
+        own = np.flatnonzero(group == k)
+        heaviest = rows[own[np.argsort(-carried[own].sum(axis=1), kind="stable")]].tolist()
+        share, first = written.share(mask, seed=seed), first_parting(written, mask)
+        result.append(Group(share, divergence, first, [int(rows[i]) for i in shown[:n_members]], heaviest))
     return sorted(result, key=lambda group: -group.divergence[0])
 
 
-def first_parting(written: Written, rows: NDArray[np.bool_]) -> tuple[int, float] | None:
-    """Return the token at which most of some outputs part first, and the share of them that does; None if none."""
+def first_parting(written: Written, rows: NDArray[np.bool_]) -> tuple[int, int, float] | None:
+    """Return where most of some outputs part first: a row and place of that token, and the share that does there."""
     apart = (written.toward >= PARTED) & rows[:, None]
     some = np.flatnonzero(apart.any(axis=1))
     weight = written.outputs.weight
     if not weight[some].sum() > 0:
         return None
-    at = apart[some].argmax(axis=1)
-    tokens = written.tokens[some, at + written.tokens.shape[1] - written.predictions]
-    numbers, place = np.unique(tokens, return_inverse=True)
+    at = apart[some].argmax(axis=1) + written.tokens.shape[1] - written.predictions
+    _, first, place = np.unique(written.tokens[some, at], return_index=True, return_inverse=True)
     sums = np.bincount(place, weight[some])
     best = int(sums.argmax())
-    return int(numbers[best]), float(sums[best] / weight[rows].sum())
+    return int(some[first[best]]), int(at[first[best]]), float(sums[best] / weight[rows].sum())

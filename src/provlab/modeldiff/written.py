@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from provlab.modeldiff.bootstrap import chain_counts, percentiles, share_interval
+from provlab.modeldiff.bootstrap import LEVEL, chain_counts, percentiles, share_interval
+from provlab.modeldiff.excess import N_GROUPS, PIECES_A_GROUP
+from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Direction, Draws, Side, effective
 
 Interval = list[float]  # value, low, high of the 95% interval
@@ -39,6 +41,12 @@ class Written:
         ``(n, predictions)``: divergence of the other's law of the next token from the model's own (nats).
     own
         ``(n,)`` bool: the model itself drew it; the other draws may be what it would hardly write.
+    nll
+        ``(n,)``: loss under the model that writes (nats per token).
+    at
+        ``(n,)``: the opening behind which each stands.
+    given
+        Whether nobody wrote it: pieces of a text, where the divergence is the mean of both, and either may dispute.
     """
 
     outputs: Direction
@@ -46,6 +54,9 @@ class Written:
     by_token: NDArray[np.float64]
     divergence: NDArray[np.float64]
     own: NDArray[np.bool_]
+    nll: NDArray[np.float64]
+    at: NDArray[np.int64]
+    given: bool = False
 
     @property
     def side(self) -> Side:
@@ -64,12 +75,29 @@ class Written:
 
     @property
     def toward(self) -> NDArray[np.float64]:
-        """``(n, predictions)``: by how much the other model's loss of each token is higher (nats)."""
+        """``(n, predictions)``: by how much the other model's loss of each token is higher (nats); of a text, apart."""
+        if self.given:
+            return np.abs(self.by_token)
         return -self.by_token if self.side == "A" else self.by_token
 
     def mean(self, *, seed: int = 0) -> Interval:
-        """Divergence of the other model from this one, in nats per token, with its interval by chain bootstrap."""
-        return self._ratio(self.nats / self.predictions, np.ones(len(self.nats)), seed)
+        """Divergence of the other model from this one, in nats per token, with its interval.
+
+        By chain bootstrap, and at least as wide as Student's law gives of its log, over chains or over draws: of few
+        draws with a heavy tail most resamples lack what carries the mean (`benchmarks/intervals.csv`).
+        """
+        value, low, high = self._ratio(self.nats / self.predictions, np.ones(len(self.nats)), seed)
+        n = self.outputs.n_chains
+        if not value > 0 or n < 2:
+            return [value, low, high]
+        weight = self.outputs.weight / self.outputs.weight.sum()
+        moved = weight * (self.nats / self.predictions - value)  # by each draw
+        by_chain = np.bincount(self.outputs.chain, moved, minlength=n)
+        # draws of one chain may resemble each other; where they do not, their own scatter is known better
+        error = math.sqrt(max(n / (n - 1) * float(by_chain @ by_chain), float(moved @ moved))) / value
+        degrees = max(1.0, min(n, effective(self._carried())) - 1)  # few draws may carry most of it
+        reach = error * float(special.stdtrit(degrees, (1 + LEVEL) / 2))
+        return [value, min(low, value * math.exp(-reach)), max(high, value * math.exp(reach))]
 
     def share(self, rows: NDArray[np.bool_], *, seed: int = 0) -> Interval:
         """Share of the outputs that some rows make up."""
@@ -82,7 +110,10 @@ class Written:
         return [value, min(low, float(least)), max(high, float(most))]
 
     def half(self, part: float = 0.5, *, seed: int = 0) -> tuple[Interval, NDArray[np.bool_]]:
-        """The least share of the outputs that carries a part of the divergence, and the rows that it is."""
+        """The least share of the outputs that carries a part of the divergence, and the rows that it is.
+
+        By chain bootstrap, and at least as wide as the draws allow that carry the divergence.
+        """
         order = np.argsort(-self.nats, kind="stable")
         weight, carried, chain = self.outputs.weight[order], self._carried()[order], self.outputs.chain[order]
         counts = chain_counts(self.outputs.n_chains, _RESAMPLES, np.random.default_rng(seed)).astype(np.float64)
@@ -95,6 +126,8 @@ class Written:
             at = np.minimum(place, len(order) - 1)
             shares += list(outputs[np.arange(len(some)), at] / outputs[:, -1])
         low, high = percentiles(np.array(shares[1:]), self.outputs.n_chains)
+        least, most = share_interval(min(float(shares[0]), 1.0), min(self.outputs.effective, effective(carried)))
+        low, high = min(low, least), max(high, most)
         rows = np.zeros(len(order), dtype=bool)
         rows[order[: int((np.cumsum(carried) < part * carried.sum()).sum()) + 1]] = True
         return [float(shares[0]), float(low), float(high)], rows
@@ -165,6 +198,26 @@ def lines(written: Written, n: int, *, seed: int) -> list[Line]:
             )
         )
     return result
+
+
+def of_text(reading: Reading, at: NDArray[np.int64]) -> Written:
+    """Take the pieces of a text, in its order, as if one model wrote them: neighbours are one chain.
+
+    Parameters
+    ----------
+    reading
+        What A and B, first of all models, say of the pieces.
+    at
+        ``(n,)``: the opening of each.
+    """
+    n, nll = len(reading.tokens), reading.nll
+    chains = max(2, min(N_GROUPS, n // PIECES_A_GROUP))
+    chain = np.arange(n) * chains // n
+    everywhere = np.ones(n, dtype=bool)
+    outputs = Direction("A", nll[0] - nll[1], np.ones(n), everywhere, chain, chains)
+    by_token = (reading.loss[0] - reading.loss[1]).astype(np.float64)
+    both = (reading.divergence[0, 1].astype(np.float64) + reading.divergence[1, 0]) / 2
+    return Written(outputs, reading.tokens, by_token, both, everywhere, nll[0], at, given=True)
 
 
 def by_law(draws: Draws, other: NDArray[np.float64], side: Side, predictions: int) -> Direction:

@@ -47,7 +47,7 @@ def diff_plan(
     memory: str | None,
     allow_pickle: bool,
     length: int = 25,
-    n: int = 4000,
+    n: int | None = None,
     dtype: str = "float32",
     device: str = "cpu",
 ) -> tuple[dict[str, Any], Card]:

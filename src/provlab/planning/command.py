@@ -23,8 +23,8 @@ from provlab.cli.command import Command
     "--diff",
     "by_diff",
     is_flag=True,
-    help="what provlab diff of two models takes instead: --sequences (default: 4000) of --sequence-length tokens "
-    "(default: 25) in --dtype on --device",
+    help="what provlab diff of two models takes instead: --sequences (default: 4000, fewer of large models) of "
+    "--sequence-length tokens (default: 25) in --dtype on --device",
 )
 @click.option("--workers", type=int, default=1, metavar="N", help="processes that compute (default: 1)")
 @delivery.JSON

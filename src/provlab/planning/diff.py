@@ -36,7 +36,7 @@ class Work:
     tokens
         Sent through it for both.
     weights, held
-        Bytes of weights in the precision of the run, and of keys, values and logits beside them, at most.
+        Bytes of weights in the precision of the run; of keys, values, logits and what was read beside them.
     seconds, cpu_seconds
         For writing and judging, by the clock and of the processors.
     """
@@ -51,7 +51,9 @@ class Work:
     cpu_seconds: float
 
 
-def works(models: Mapping[str, Model], *, length: int, n: int, dtype: str, device: str = "cpu") -> dict[str, Work]:
+def works(
+    models: Mapping[str, Model], *, length: int, n: int | None, dtype: str, device: str = "cpu"
+) -> dict[str, Work]:
     """Say what each model does for `provlab.diff` with one temper.
 
     Parameters
@@ -59,7 +61,8 @@ def works(models: Mapping[str, Model], *, length: int, n: int, dtype: str, devic
     models
         Known by their shapes.
     length, n
-        Tokens of an input, and sequences that each model writes.
+        Tokens of an input, and sequences that each model writes; None for as many as `provlab.diff` takes of models of
+        this size.
     dtype, device
         The dtype of the weights in the run, and where it is made.
 
@@ -70,6 +73,7 @@ def works(models: Mapping[str, Model], *, length: int, n: int, dtype: str, devic
     """
     if dtype not in _BYTES:
         raise InputError(f"dtype must be one of {', '.join(_BYTES)}, not {dtype}")
+    n = n or _trial().default_n(max(map(_parameters, models.values())), device)
     if length < 2 or n < 1:
         raise InputError(f"a comparison needs inputs of 2 tokens or more and one sequence, not {length} and {n}")
     for model in models.values():
@@ -86,10 +90,9 @@ def works(models: Mapping[str, Model], *, length: int, n: int, dtype: str, devic
 
 
 def _work(model: Model, length: int, n: int, dtype: str, block: "Rates", whole: "Rates") -> Work:
-    anatomy = model.anatomy
-    parameters = sum(math.prod(part.shape) for part in anatomy.parts)
+    anatomy, parameters = model.anatomy, _parameters(model)
     written, judged = _trial().sequences(n)
-    held = _trial().held(n, length, 2 * anatomy.n_blocks * anatomy.width * _BYTES[dtype])
+    held = _trial().held(n, length, 2 * anatomy.n_blocks * anatomy.width * _BYTES[dtype], anatomy.vocab_size)
     clock, cpu = (
         sum(
             sequences * (getattr(beside, kind) + (anatomy.n_blocks - 1) * getattr(of_block, kind)) / TRIED
@@ -99,6 +102,10 @@ def _work(model: Model, length: int, n: int, dtype: str, block: "Rates", whole: 
     )
     tokens = (written + judged) * (length - 1)  # the last of a sequence predicts nothing that is there
     return Work(parameters, written, judged, tokens, parameters * _BYTES[dtype], held, clock, cpu)
+
+
+def _parameters(model: Model) -> int:
+    return sum(math.prod(part.shape) for part in model.anatomy.parts)
 
 
 #: what writing and judging of so many sequences (`TRIED`) took

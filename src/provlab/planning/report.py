@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from provlab import machine
-from provlab.engine.memory import Budget, gigabytes
+from provlab.engine.memory import LIBRARIES, Budget, gigabytes
 from provlab.engine.reference import too_large
 from provlab.planning import diff
 from provlab.planning.sketch import Sketch
@@ -93,18 +93,25 @@ def diff_card(works: Mapping[str, diff.Work], length: int, dtype: str, device: s
         for name, work in works.items()
     ]
     table = Table(("model", "parameters", "sequences", "tokens", "clock", "CPU time"), rows, right=range(1, 6))
-    memory = sum(work.weights for work in works.values()) + max(work.held for work in works.values())
-    fits = ""
+    arrays = sum(work.weights for work in works.values()) + max(work.held for work in works.values())
+    memory, fits = arrays + LIBRARIES, ""
     if room is not None:
-        fits = f"; --memory leaves {gigabytes(room)}: " + ("enough" if memory <= room else "too little")
-        fits += " (both models are held at once; try --dtype bfloat16)" * (memory > room and dtype == "float32")
+        fits = f"; --memory leaves {gigabytes(room)}: " + ("enough" if arrays <= room else "too little")
+        fits += " (both models are held at once; try --dtype bfloat16)" * (arrays > room and dtype == "float32")
     where = "this machine's cores" if device == "cpu" else device
-    time = duration(sum(work.seconds for work in works.values()))
+    clock, cpu = (duration(sum(getattr(work, kind) for work in works.values())) for kind in ("seconds", "cpu_seconds"))
+    n = max(work.written for work in works.values())
     answer = (
-        f"about {time} on {where}; {gigabytes(memory)} of memory with both models in {dtype}, beside the "
-        f"libraries{fits}."
+        f"about {clock} on {where}, {cpu} of the processors; {gigabytes(memory)} of memory with the libraries and both "
+        f"models in {dtype}{fits}."
+    )
+    buys = (
+        f"{n:,} sequences of each model: a share of what it writes is known to {98 / n**0.5:.1f} points either way at "
+        f"most, and what comes in fewer than one of {n // 3:,} may be missed (--sequences)"
     )
     tried = f"a trial on this machine: {diff.TRIED} sequences, one block of the same shapes with random numbers"
     return Card(
-        answer, body=[table], remarks=[("from", f"inputs of {length} tokens, written and judged, at most; {tried}")]
+        answer,
+        body=[table],
+        remarks=[("buys", buys), ("from", f"inputs of {length} tokens, written and judged, at most; {tried}")],
     )

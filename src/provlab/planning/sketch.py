@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from provlab import plugins
@@ -82,11 +83,19 @@ def _model(source: str, allow_pickle: bool) -> tuple[Model, int]:
     scheme, _, name = source.partition(":")
     if (untrained := plugins.hook(scheme, "untrained")) and (why := untrained(name)):
         raise CheckpointError(f"{source} {why}")
+    if _is_config_alone(Path(source)):
+        return model_of(shape(str(Path(source) / "config.json")), source), 0
     checkpoint = Checkpoint.open(source, allow_pickle=allow_pickle)
     missing = checkpoint.bytes_to_fetch()
     if missing and checkpoint.pickled:  # a pickle is fetched whole before its tensors are known
         return model_of(checkpoint.config, source), missing
     return Model(checkpoint, anatomy.of(checkpoint)), missing
+
+
+def _is_config_alone(folder: Path) -> bool:
+    """Whether a folder has a config and nothing that could be weights."""
+    weights = {".safetensors", ".bin", ".pt", ".pth", *(f".{name}" for name in plugins.named(plugins.CONTAINERS))}
+    return (folder / "config.json").is_file() and not any(path.suffix in weights for path in folder.iterdir())
 
 
 def model_of(config: dict[str, Any], name: str = "tiny") -> Model:

@@ -4,11 +4,9 @@ A finding is a label and a sentence of `words.toml`. It is said where all facts 
 conditions stand beside the table.
 """
 
-import tomllib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from string import Formatter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -36,34 +34,25 @@ from provlab.report.decide import (
 )
 from provlab.report.family import LEVEL, FamilyOfTests, why_none
 from provlab.report.outcome import ALIKE, PLACES, RELATED_STREAM, PairEvidence, reads_text
+from provlab.report.words import Finding, Words
 from provlab.statistics import flaws
 from provlab.statistics.base import BY_THEOREM, UNCALIBRATED
 from provlab.statistics.results import Outcome
 
-WORDS: dict[str, dict[str, Any]] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-#: labels of a card, in their order; its first line and its table say what [answer] and [tested] do
-LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: outcome -> its key in the table of words
 KEYS = dict(
     zip(OUTCOMES, ("identical", "equal", "same", "rejected", "rows", "order", "not_rejected", "untested"), strict=True)
 )
 NAMES = {key: outcome for outcome, key in KEYS.items()}
+_WORDS = Words(Path(__file__).with_name("words.toml"), NAMES)
+WORDS, say = _WORDS.table, _WORDS.say
+#: labels of a card, in their order; its first line and its table say what [answer] and [tested] do
+LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: agreeing units of related models of the zoo write this share of the output of either, and more
 LEAST_OF_KIN: float = quoted("joined").numbers["least"]
 
 _PLACES = 3  # of unread tensors that are named
-
-Finding = tuple[str, str]
 Reason = TypeVar("Reason", bound=Hashable)
-
-
-def say(label: str, key: str, where: object = True, /, **facts: str | Sequence[str]) -> list[Finding]:
-    """Say a sentence with these facts, of which lists are joined; nothing where one that it names is empty."""
-    named = {name for _, name, _, _ in Formatter().parse(WORDS[label][key]) if name} - NAMES.keys()
-    if not where or not all(facts[name] for name in named):
-        return []
-    words = {name: fact if isinstance(fact, str) else ", ".join(fact) for name, fact in facts.items()}
-    return [(label, WORDS[label][key].format(**NAMES, **words))]
 
 
 def answer(outcome: str) -> str:

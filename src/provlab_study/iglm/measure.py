@@ -39,7 +39,7 @@ _LEAST, _ALIKE = 8, 0.7  # residues that must overlap a germline, and the share 
 def open_pair(prompt: str) -> tuple[SequenceModel, SequenceModel]:
     """Open both after a prompt such as ``[HEAVY] [HUMAN]``; inputs are made of the twenty amino acids."""
     models = pipeline.open_models(
-        [SMALL, LARGE], opening=partial(opening, prompt=prompt), allow_pickle=True, progress=True
+        [SMALL, LARGE], opening=partial(opening, prompt=prompt), allow_pickle=True, progress=1
     )
     return models[SMALL], models[LARGE]
 

@@ -116,7 +116,7 @@ def lower_end(
         return f"the draws there are worth {worth:.0f} equal ones, and {LEAST_EFFECTIVE:.0f} are needed"
     counts = [[float(ends[0]) for ends in (s.log10_count, s.log10_low, s.log10_high)] for s in states]
     what = f"log10 of {model.checkpoint.name.partition('@')[0]}'s inputs with NLL {ends[0]:.2f} to {ends[1]:.2f}"
-    return Ways("lower end", what, counts[0], counts[1])
+    return Ways("lower end", "", what, counts[0], counts[1])
 
 
 def ways_table(rows: Sequence[Ways]) -> pd.DataFrame:

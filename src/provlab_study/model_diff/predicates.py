@@ -12,7 +12,7 @@ import numpy as np
 
 from provlab.modeldiff.comparison import Summary
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
-from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
+from provlab_study.publishing.evidence import HOLDS, NOT_RUN, Bar, ClaimStatus, judge, read
 
 _WAYS = {"by_r3": "by R3", "by_count": "by counts"}
 
@@ -26,6 +26,9 @@ BETTER = 0.02  # nats by which a held-out loss is lower: 2% of the perplexity
 TIMES_TYPICAL = 2.0  # repetition of the lowest losses, over that of typical inputs and of text
 VERY_LOW = 0.5  # lowest losses, over the loss at which typical inputs begin
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
+ONE_NUMBER = 1e-6  # relative: what two records of one number may differ by
+#: pairs of models between which a ratio of two sizes or generations is not to be found
+SEEDS, COPY = "two seeds", "near copy"
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
 Rows = Sequence[Mapping[str, Any]]
@@ -36,10 +39,13 @@ Numbers = Sequence[float]  # three of them are a value and its 95% interval
 class Capability:
     """Two models, their held-out losses, B's loss less A's, and log10 of B's inputs in Z for one of A's.
 
-    Also how many equal draws either model's draws in Z are worth.
+    Also how many equal draws either model's draws in Z are worth, the name of the comparison, and the loss of a model
+    that knows nothing, log of the number of tokens.
     """
 
+    pair: str
     models: Sequence[str]
+    uniform: float
     held_out: Numbers
     apart: Numbers
     log10_more: Numbers
@@ -48,9 +54,10 @@ class Capability:
 
 @dataclass(frozen=True)
 class Ways:
-    """One number of a comparison, by the models' own generation and by replica exchange."""
+    """One number of one side, A or B, of a comparison, by the models' own generation and by replica exchange."""
 
     pair: str
+    side: str
     what: str
     generation: Numbers
     exchange: Numbers
@@ -74,6 +81,15 @@ class Ways:
     def is_share(self) -> bool:
         """Whether this is a share of disagreement; else it is a number of inputs."""
         return self.what.startswith("share")
+
+
+@dataclass(frozen=True)
+class Control:
+    """A comparison of two seeds of one recipe, or of a model and a near copy, in numbers."""
+
+    kind: str
+    models: Sequence[str]
+    compared: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -156,21 +172,29 @@ def _too_few(effective: Numbers) -> ClaimStatus | None:
     return ClaimStatus(NOT_RUN, "", what)
 
 
-def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str, most: float) -> ClaimStatus:
+def disagreement_far_above(
+    compared: Mapping[str, Any], ways: Rows, controls: Rows, *, pair: str, most: float
+) -> ClaimStatus:
     """Agreement at most a share `most` of disagreement, interval included, in both directions, by both ways to draw.
 
     Both agreements in units of A's disagreement, as the paper has them, and B's in units of its own as well. The
     differences D must reach `REACH` on either side: models that hardly differ disagree by name alone. `ways`
     holds numbers of inputs and shares by generation and by replica exchange, which must agree within their intervals,
     and be known well enough to say so: to `SHARES_APART` or `COUNTS_APART`, interval included. Each share must be that
-    of a disagreement so far above agreement, by either way.
+    of a disagreement so far above agreement, by either way. The ratio must be of the same comparison as these numbers.
+
+    Two seeds of one recipe, and a model and its near copy, are `controls` of which it must not hold: what any two
+    models say of each other is nothing of their sizes or generations.
     """
     (measured,) = read(Summary, [compared])
     if nothing := _cannot_be_judged(measured):
         return nothing
     both = [row for row in read(Ways, ways) if row.pair == pair]
-    if len({row.what for row in both}) < 4:
+    if len({(row.side, row.is_share) for row in both}) < 4:
         return ClaimStatus(NOT_RUN, "", f"{len(both)} numbers by replica exchange; four are asked for")
+    beside = read(Control, controls)
+    if not {SEEDS, COPY} <= {row.kind for row in beside}:
+        return ClaimStatus(NOT_RUN, "", f"no control by {SEEDS} and by a {COPY}")
     far = max(both, key=lambda row: row.apart)
     problems = [
         (
@@ -179,17 +203,22 @@ def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str
         )
         for row in both
     ]
-    bars = [_bar(measured, term, name, most, above=False) for term, name in ((PA_AB, "PA_AB"), (PA_BA, "PA_BA"))]
-    agree, differ = (_bar(measured, term, "", most, above=False) for term in (PA_BA, PD_BA))
-    (a_low, a_high), (d_low, d_high) = agree.interval or (0, 0), differ.interval or (0, 0)
-
-    def share(agreeing: float, differing: float) -> float:
-        return agreeing / differing if differing > 0 else np.inf
-
-    ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
-    own = share(agree.values[0], differ.values[0])
-    bars.append(Bar("PA_BA for one of PD_BA", [own], most, interval=ends))
-    bars += _reaching(measured)
+    problems += [
+        (list(row.generation) == list(row.exchange), f"{row.what} of {row.pair} is one way to draw, kept twice")
+        for row in both
+    ]
+    problems += [(True, why) for why in _of_another(measured, both)]
+    for control in beside:
+        (other,) = read(Summary, [control.compared])
+        holds = bool(_ratios(other)) and all(bar.status == HOLDS for bar in _far_above(other, most))
+        problems.append(
+            (
+                holds,
+                f"{control.kind} ({' and '.join(control.models)}) do as much, {_words(other)}: that is said of any two "
+                "models so far apart",
+            )
+        )
+    bars = [*_far_above(measured, most), *_reaching(measured)]
     for row in both:
         ends, at = (row.off - row.reach, row.off + row.reach), SHARES_APART if row.is_share else COUNTS_APART
         bars.append(Bar(f"distance of two ways to draw, {row.what}", [row.off], at, interval=ends))
@@ -199,6 +228,52 @@ def disagreement_far_above(compared: Mapping[str, Any], ways: Rows, *, pair: str
                 bars.append(bar)
     ours = f"{_words(measured)}; by replica exchange within {far.apart:.2f} joint intervals"
     return judge(ours, f"agreement is below {most:g} of disagreement in both directions", problems, bars)
+
+
+def _far_above(measured: Summary, most: float) -> list[Bar]:
+    """Agreement of either model in units of A's disagreement, and B's in units of its own."""
+    bars = [_bar(measured, term, name, most, above=False) for term, name in ((PA_AB, "PA_AB"), (PA_BA, "PA_BA"))]
+    agree, differ = (_bar(measured, term, "", most, above=False) for term in (PA_BA, PD_BA))
+    (a_low, a_high), (d_low, d_high) = agree.interval or (0, 0), differ.interval or (0, 0)
+
+    def share(agreeing: float, differing: float) -> float:
+        return agreeing / differing if differing > 0 else np.inf
+
+    ends = share(a_low, d_high), share(a_high, d_low)  # wider than the interval of the quotient
+    own = share(agree.values[0], differ.values[0])
+    return [*bars, Bar("PA_BA for one of PD_BA", [own], most, interval=ends)]
+
+
+def _of_another(measured: Summary, both: Sequence[Ways]) -> list[str]:
+    """Where a ratio and the numbers by generation are not of one comparison: each follows from the other."""
+    known = {(row.side, row.is_share): row.generation[0] for row in both}
+    inputs = [known[side, False] for side in "AB"]
+    shares = {"A": measured.below_a[0], "B": 1 - measured.below_b[0]}  # D = 0 is no disagreement
+    problems = [
+        f"the number of {side}'s inputs is {number:.4f} where the comparison has {counted}"
+        for side, number, counted in zip("AB", inputs, measured.log10_inputs, strict=True)
+        if counted is None or not _one(number, counted)
+    ]
+    problems += [
+        f"{side} disagrees on {known[side, True]:.4f} where the comparison has {share:.4f}"
+        for side, share in shares.items()
+        if not known[side, True] <= share + ONE_NUMBER or (side == "A" and not _one(known[side, True], share))
+    ]
+    for way, ratio in _ratios(measured).items():
+        one, pa_ab, pa_ba, pd_ba = ratio["value"]
+        for name, agreeing, differing, side in (("PA_AB", pa_ab, one, "A"), ("PA_BA", pa_ba, pd_ba, "B")):
+            most = (1 - known[side, True]) * differing / max(known[side, True], 1e-300)
+            if agreeing > most + ONE_NUMBER:
+                problems.append(f"{name} {_WAYS[way]} is {agreeing:.4f}, more than the share of agreement gives")
+        told = known["B", True] / known["A", True] * 10 ** (inputs[1] - inputs[0])
+        if way == "by_count" and not _one(pd_ba, told):
+            problems.append(f"PD_BA {_WAYS[way]} is {pd_ba:.4f} where numbers and shares of inputs give {told:.4f}")
+    return problems
+
+
+def _one(first: float, second: float) -> bool:
+    """Whether two records are of one number."""
+    return bool(abs(first - second) <= ONE_NUMBER * max(1.0, abs(first), abs(second)))
 
 
 def _reaching(measured: Summary) -> list[Bar]:
@@ -219,18 +294,24 @@ def larger_disagrees_more(compared: Mapping[str, Any], *, least: float) -> Claim
     return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar, *_reaching(measured)])
 
 
-def maps_more_inputs(capability: Rows) -> ClaimStatus:
+def maps_more_inputs(capability: Rows, ways: Rows) -> ClaimStatus:
     """In each pair, the model of lower held-out loss has more inputs in Z, both by an effect beyond their intervals.
 
-    At least `MORE_INPUTS` times the inputs, and a loss lower by `BETTER`.
+    At least `MORE_INPUTS` times the inputs, and a loss lower by `BETTER`. Losses are means: below that of a model that
+    knows nothing. `ways` holds numbers of inputs by generation, which give the same, and by replica exchange, which
+    must agree within their intervals.
     """
-    words, bars = [], []
-    pairs = read(Capability, capability)
-    if not pairs or len({tuple(pair.models) for pair in pairs}) < len(pairs):
+    words, problems, bars = [], [], []
+    pairs, numbers = read(Capability, capability), [row for row in read(Ways, ways) if not row.is_share]
+    if not pairs or len({frozenset(pair.models) for pair in pairs}) < len(pairs):
         return ClaimStatus(NOT_RUN, "", f"{len(pairs)} pairs; it takes one or more, each once")
     for pair in pairs:
         if nothing := _too_few(pair.effective):
             return nothing
+        sides = {row.side: row for row in numbers if row.pair == pair.pair}
+        if sides.keys() != {"A", "B"}:
+            return ClaimStatus(NOT_RUN, "", f"{len(sides)} numbers of inputs of {pair.pair}; two are asked for")
+        problems += _badly_counted(pair, sides["A"], sides["B"])
         better, worse = (0, 1) if pair.held_out[0] < pair.held_out[1] else (1, 0)
         names, more = pair.models, pair.log10_more  # of the second over the first, with its interval
         sign = 1 if better else -1
@@ -241,7 +322,35 @@ def maps_more_inputs(capability: Rows) -> ClaimStatus:
         lower = sorted(-sign * end for end in pair.apart[1:])
         what = f"nats by which {names[better]} has the lower held-out loss"
         bars.append(Bar(what, [-sign * pair.apart[0]], BETTER, above=True, interval=(lower[0], lower[1])))
-    return judge("; ".join(words), "the model of lower held-out loss has more inputs in Z in every pair", bars=bars)
+    why = "the model of lower held-out loss has more inputs in Z in every pair"
+    return judge("; ".join(words), why, problems, bars)
+
+
+def _badly_counted(pair: Capability, a: Ways, b: Ways) -> list[tuple[bool, str]]:
+    """What is wrong where a loss is no mean, or where the numbers of inputs are others by their own records."""
+    told = b.generation[0] - a.generation[0]
+    apart = Ways(pair.pair, "", "", pair.log10_more, [b.exchange[k] - a.exchange[k] for k in range(3)])
+    reach = float(np.hypot(a.reach, b.reach))
+    gap = pair.held_out[1] - pair.held_out[0]
+    return [
+        (
+            not max(pair.held_out) < pair.uniform,
+            f"a held-out loss of {max(pair.held_out):.4g} is no mean over tokens: one that knows nothing has "
+            f"{pair.uniform:.2f}",
+        ),
+        (
+            not _one(gap, pair.apart[0]),
+            f"held-out losses are {gap:.4f} apart, and {pair.apart[0]:.4f} by their interval",
+        ),
+        (
+            not _one(told, pair.log10_more[0]),
+            f"log10 of B's inputs for one of A's is {pair.log10_more[0]:.4f} where their numbers give {told:.4f}",
+        ),
+        (
+            not apart.off <= WAYS_APART * reach,
+            f"by replica exchange log10 of B's inputs for one of A's is {apart.exchange[0]:.3f}",
+        ),
+    ]
 
 
 def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float) -> ClaimStatus:
@@ -257,13 +366,22 @@ def low_loss_repeats(repetition: Rows, sizes: Mapping[str, Any], *, least: float
         return ClaimStatus(NOT_RUN, "", "no model has inputs in Z")
     typical = read(Summary, [sizes])[0].z[0]
     for row in rows:
+        unread = [where for where, share in (("in Z", row.in_z), ("in text", row.text)) if not share > 0]
+        problems.append((bool(unread), f"{row.model}: repetition {' and '.join(unread)} is 0, which no text has"))
+        problems.append((not row.nll > 0, f"{row.model}: a lowest loss of {row.nll:.2f} is none"))
         counted = "" if row.counted is None else f"; over all inputs {row.counted:.2f} at NLL {row.counted_nll:.2f}"
         words.append(
             f"{row.model}: {row.lowest:.2f} of the inputs seen near NLL {row.nll:.2f}{counted}, {row.in_z:.2f} in Z, "
             f"text {row.text:.2f}"
         )
         problems.append((not row.nll < typical, f"{row.model}: its lowest losses, near {row.nll:.2f}, are those of Z"))
-        bars.append(Bar(f"lowest loss of {row.model} over that where Z begins", [row.nll / typical], VERY_LOW))
+        bars.append(
+            Bar(
+                f"lowest loss of {row.model} over that where Z begins",
+                [row.nll / typical if typical > 0 else np.inf],
+                VERY_LOW,
+            )
+        )
         for where, other in (("in Z", row.in_z), ("in text", row.text)):
             little = f"{row.model}: less than {TIMES_TYPICAL:g} times as much repetition at the lowest loss as {where}"
             problems.append((not row.lowest > TIMES_TYPICAL * other, little))

@@ -21,18 +21,29 @@ def ratio(value, spread=0.1):
     }
 
 
+#: numbers and shares of inputs of a comparison, and the ratio that follows from them
+INPUTS, SHARES = (20.1, 20.15), (0.98, 0.985)
+
+
+def following(inputs=INPUTS, shares=SHARES):
+    """PD of A : PA of A : PA of B : PD of B, from numbers of inputs and shares of disagreement."""
+    more = 10 ** (inputs[1] - inputs[0])
+    of_a, of_b = shares
+    return [1.0, (1 - of_a) / of_a, (1 - of_b) / of_a * more, of_b / of_a * more]
+
+
 def comparison(value):
     return {
         "z": [2.0, 3.0],
         "n": [900, 800],
         "n_common": [30, 20],
         "effective": [500.0, 90.0],
-        "log10_inputs": [20.1, 20.2],
+        "log10_inputs": list(INPUTS),
         "log10_common": [18.5, None],
         "extent_a": [-1.5, 0.2],
         "extent_b": [-0.2, 1.4],
-        "below_a": [0.98, 0.97, 0.99],
-        "below_b": [0.01, 0.0, 0.02],
+        "below_a": [SHARES[0], 0.97, 0.99],
+        "below_b": [1 - SHARES[1], 0.0, 0.02],
         "by_r3": ratio(value, 0.5),
         "by_count": ratio(value),
     }
@@ -89,14 +100,16 @@ REPEATS = {
     "text": 0.05,
 }
 MEASUREMENTS = {
-    "sizes": comparison([1.0, 0.02, 0.01, 1.1]),
+    "sizes": comparison(following()),
     "long": comparison([1.0, 0.0, 0.0, 9.0]),
     "capability": [
         {
+            "pair": "sizes",
             "models": ["small", "large"],
+            "uniform": 6.24,
             "held_out": [3.2, 2.8],
-            "apart": [-0.4, -0.5, -0.3],
-            "log10_more": [0.2, 0.1, 0.3],
+            "apart": [2.8 - 3.2, -0.5, -0.3],
+            "log10_more": [INPUTS[1] - INPUTS[0], 0.045, 0.055],
             "effective": [200.0, 90.0],
         }
     ],
@@ -107,9 +120,20 @@ MEASUREMENTS = {
     "sweep": [],
     "chains": of_chains(),
     "ways": [
-        {"pair": pair, "what": what, "generation": [0.95, 0.94, 0.96], "exchange": [0.96, 0.94, 0.98]}
+        {
+            "pair": pair,
+            "side": side,
+            "what": f"{what}, {side}",
+            "generation": [value, value - 0.01, value + 0.01],
+            "exchange": [value + 0.002, value - 0.01, value + 0.014],
+        }
         for pair in ("sizes", "generations")
-        for what in ("number, A", "number, B", "share, A", "share, B")
+        for what, values in (("number", INPUTS), ("share", SHARES))
+        for side, value in zip("AB", values, strict=True)
+    ],
+    "controls": [
+        {"kind": "two seeds", "models": ["one", "two"], "compared": comparison([1.0, 0.2, 0.2, 1.1])},
+        {"kind": "near copy", "models": ["one", "its copy"], "compared": comparison([1.0, 0.9, 0.9, 1.1])},
     ],
 }
 
@@ -157,14 +181,117 @@ def wide(measurements, generation, exchange, reach=2.0):
                 row[way] = [share, share - reach, share + reach]
 
 
+def as_generation(measurements):
+    """The column of replica exchange is that of generation again."""
+    for row in measurements["ways"]:
+        row["exchange"] = row["generation"]
+
+
+def of_generations(measurements):
+    """The numbers of another comparison stand where those of the two sizes should."""
+    measurements["sizes"] = comparison(following((21.0, 21.3), (0.97, 0.99))) | {"log10_inputs": [21.0, 21.3]}
+
+
+def summed(measurements):
+    """Losses of pieces added up, not their mean."""
+    row = measurements["capability"][0]
+    row["held_out"], row["apart"] = ([500 * value for value in row[name]] for name in ("held_out", "apart"))
+
+
+def turned(measurements):
+    """One pair again, the other way round."""
+    row = measurements["capability"][0]
+    again = {"models": row["models"][::-1], "held_out": row["held_out"][::-1]}
+    again |= {"apart": [-row["apart"][k] for k in (0, 2, 1)], "log10_more": [-row["log10_more"][k] for k in (0, 2, 1)]}
+    measurements["capability"].append(row | again)
+
+
+def times(term, factor):
+    """One term of both ratios so many times as large."""
+
+    def change(measurements):
+        for way in ("by_count", "by_r3"):
+            for end in ("value", "low", "high"):
+                row = measurements["sizes"][way]
+                row[end] = [value * (factor if k == term else 1) for k, value in enumerate(row[end])]
+
+    return change
+
+
 # claim, and a plant of it
 PLANTS = [
+    *(
+        (c, "exchange is a copy of generation", as_generation, FAILS, "one way to draw, kept twice")
+        for c in ("D5", "D7")
+    ),
+    ("D5", "generations in the place of sizes", of_generations, FAILS, "where the comparison has 21"),
+    ("D5", "PD of B three times too high", times(3, 3), FAILS, "where numbers and shares of inputs give"),
+    ("D5", "agreement of A four times too high", times(1, 4), FAILS, "PA_AB by counts is 0.0816, more than the share"),
+    ("D5", "agreement of B five times too high", times(2, 5), FAILS, "PA_BA by counts is"),
+    (
+        "D5",
+        "two seeds do as much",
+        lambda m: m["controls"][0].update(compared=comparison([1.0, 0.0, 0.01, 1.07])),
+        FAILS,
+        "two seeds (one and two) do as much, 1.00 : 0.00 : 0.01 : 1.07 by R3",
+    ),
+    (
+        "D7",
+        "a near copy does as much",
+        lambda m: m["controls"][1].update(compared=comparison([1.0, 0.0, 0.01, 1.07])),
+        FAILS,
+        "near copy (one and its copy) do as much",
+    ),
+    ("D5", "no control", put("controls", value=[]), NOT_RUN, "no control"),
+    ("D5", "one control", lambda m: m["controls"].pop(0), NOT_RUN, "no control"),
+    ("D8", "losses summed", summed, FAILS, "a held-out loss of 1600 is no mean over tokens"),
+    (
+        "D8",
+        "the counts of B doubled",
+        put("capability", 0, "log10_more", value=[0.351, 0.346, 0.356]),
+        FAILS,
+        "where their numbers give 0.0500",
+    ),
+    (
+        "D8",
+        "the counts of B doubled wherever generation counts",
+        lambda m: (
+            m["capability"][0].update(log10_more=[INPUTS[1] - INPUTS[0] + 0.301, 0.346, 0.356]),
+            m["ways"][1].update(generation=[INPUTS[1] + 0.301, INPUTS[1] + 0.291, INPUTS[1] + 0.311]),
+        ),
+        FAILS,
+        "by replica exchange log10 of B's inputs for one of A's is 0.05",
+    ),
+    ("D8", "one pair twice, the other way round", turned, NOT_RUN, "each once"),
+    ("D8", "no number of inputs", lambda m: m.update(ways=[]), NOT_RUN, "0 numbers of inputs of sizes"),
+    (
+        "D8",
+        "an interval of another difference",
+        put("capability", 0, "apart", value=[-0.5, -0.6, -0.4]),
+        FAILS,
+        "apart",
+    ),
+    (
+        "D9",
+        "repetition read as 0",
+        put("repetition", 0, value=REPEATS | {"in_z": 0.0, "text": 0.0}),
+        FAILS,
+        "is 0, which",
+    ),
+    ("D9", "Z read as 0", lambda m: m["sizes"].update(z=[0.0, 3.0]), FAILS, "are those of Z"),
+    ("D9", "losses read as 0", put("repetition", 0, "nll", value=0.0), FAILS, "a lowest loss of 0.00 is none"),
     *((c, "ways .95 and .05, wide", lambda m: wide(m, 0.95, 0.05), FAILS, "share, A, by rep") for c in ("D5", "D7")),
     *(
         (c, "shares of .1 by both ways", lambda m: wide(m, 0.1, 0.1, 0.01), FAILS, "share, A, by gen")
         for c in ("D5", "D7")
     ),
-    ("D5", "a number known to a factor of 10", put("ways", 0, "exchange", value=[0.96, -0.1, 2.0]), WITHIN_SPREAD, ""),
+    (
+        "D5",
+        "a number known to a factor of 10",
+        put("ways", 0, "exchange", value=[20.11, 19.1, 21.1]),
+        WITHIN_SPREAD,
+        "",
+    ),
     (
         "D6",
         "D within .0005",
@@ -189,14 +316,14 @@ PLANTS = [
         "the ways differ",
         put("ways", 2, "exchange", value=[0.90, 0.89, 0.91]),
         FAILS,
-        "two ways to draw differ in share, A of sizes by 3.5 joint intervals",
+        "two ways to draw differ in share, A of sizes by 5.7 joint intervals",
     ),
     ("D5", "a wide interval", put("sizes", "by_count", "high", 1, value=0.2), WITHIN_SPREAD, ""),
     ("D5", "an open interval", put("sizes", "by_count", "high", 2, value=None), WITHIN_SPREAD, ""),
     ("D5", "hardly any disagreement on B's inputs", counts(1.0, 0.02, 0.05, 0.01), FAILS, "for one of PD_BA"),
     ("D5", "one draw of each model", put("sizes", "effective", value=[1.0, 1.0]), NOT_RUN, "worth 1 equal"),
     ("D5", "no replica exchange", put("ways", value=[]), NOT_RUN, "0 numbers"),
-    ("D5", "another number", put("ways", 0, "exchange", value=[1.3, 1.25, 1.35]), FAILS, "number, A of sizes"),
+    ("D5", "another number", put("ways", 0, "exchange", value=[20.4, 20.35, 20.45]), FAILS, "number, A of sizes"),
     ("D5", "both ways are of another pair", lambda m: m.update(ways=m["ways"][4:]), NOT_RUN, "0 numbers"),
     ("D5", "a way gives no number", put("ways", 1, "exchange", value=[NAN] * 3), FAILS, "number, B of sizes"),
     ("D5", "no number", put("sizes", "by_count", "high", 1, value=NAN), WITHIN_SPREAD, ""),
@@ -213,9 +340,21 @@ PLANTS = [
     ("D6", "one draw of each model", put("long", "effective", value=[900.0, 1.0]), NOT_RUN, "worth 1 equal"),
     ("D6", "no number", put("long", "by_count", "low", 3, value=NAN), WITHIN_SPREAD, ""),
     ("D6", "no ratio", no_ratio("long"), NOT_RUN, "R3 is empty"),
-    ("D8", "the other is better", put("capability", 0, "held_out", value=[2.8, 3.2]), FAILS, "of small, of lower loss"),
-    ("D8", "a wide interval", put("capability", 0, "log10_more", value=[0.2, 0.02, 0.3]), WITHIN_SPREAD, ""),
-    ("D8", "losses differ by chance", put("capability", 0, "apart", value=[-0.03, -0.07, 0.01]), WITHIN_SPREAD, ""),
+    (
+        "D8",
+        "the other is better",
+        lambda m: m["capability"][0].update(held_out=[2.8, 3.2], apart=[3.2 - 2.8, 0.3, 0.5]),
+        FAILS,
+        "of small, of lower loss",
+    ),
+    ("D8", "a wide interval", put("capability", 0, "log10_more", 1, value=0.02), WITHIN_SPREAD, ""),
+    (
+        "D8",
+        "losses differ by chance",
+        lambda m: m["capability"][0].update(held_out=[3.2, 3.17], apart=[3.17 - 3.2, -0.07, 0.01]),
+        WITHIN_SPREAD,
+        "",
+    ),
     ("D8", "few draws", put("capability", 0, "effective", value=[200.0, 9.0]), NOT_RUN, "worth 9 equal"),
     ("D8", "no pair", put("capability", value=[]), NOT_RUN, "0 pairs"),
     ("D8", "one pair twice", lambda m: m["capability"].append(m["capability"][0]), NOT_RUN, "2 pairs"),
