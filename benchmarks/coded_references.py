@@ -197,7 +197,7 @@ def gptq() -> Iterator[Case]:
     for bits in (2, 3, 4, 5, 6, 7, 8):
         for label in ("gptq", "gptq_v2", *(["gptq_p"] if bits == 3 else [])):
             for order in (
-                (False, True, None) if label == "gptq" else (False,)
+                (False, True, None) if label == "gptq" and bits in (3, 4, 8) else (False,)
             ):  # None: no tensor says to which group an input belongs
                 planes = bits in (5, 6, 7) or label == "gptq_p"
                 codes, zeros, scales = _codes((32 if planes else 8, 32), bits, 8)

@@ -133,7 +133,8 @@ def mutated(config: dict[str, Any], rng: random.Random) -> tuple[str, dict[str, 
             texts = {"version": "0.5", "checkpoint_format": rng.choice(["gptq", "gptq_v2"])}
             inner[key] = texts.get(key) or _other(key, value, rng)
         if rng.random() < 0.5:
-            config["text_config"] = {place: twice}
+            inside = {"text_config": {place: twice}}
+            config = inside | config if rng.random() < 0.5 else config | inside
         else:
             beside[rng.choice(SIDE_FILES)] = twice
     elif what == "stands elsewhere" and isinstance(config[place], dict):
