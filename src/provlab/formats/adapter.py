@@ -12,7 +12,7 @@ import regex
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, UnknownArchitectureError, one_line
-from provlab.reading import sources
+from provlab.reading import sources, tying
 from provlab.reading.architectures import described, sees
 from provlab.reading.files.container import FORMATS, TensorInfo
 from provlab.reading.files.dtypes import values
@@ -525,5 +525,5 @@ def _ends(base: WeightFiles) -> tuple[str, str]:
     heads = [part.name for part in architecture.parts if part.outside and part.segments[0].role == "head"]
     if embedding not in base.tensor_names or not heads:
         return "", ""
-    tied = base.config.get("tie_word_embeddings", True) is not False
+    tied = tying.declared(base.config).tied is not False
     return embedding, heads[0] if tied or heads[0] in base.tensor_names else ""
