@@ -199,25 +199,31 @@ class Tree:
         self.open = [Open(circuit.middle, circuit.shares(circuit.middle), circuit.residual) for circuit in unknown]
         free = [x for x in range(n) if x not in self.made and not self._doubtful(x)]
         found, unsure = merges.find(self.distances, free) if len(free) > 2 else ({}, [])
-        self.made |= {x: merge for x, merge in found.items() if affine.made_of(x, self._in_rows(x, merge), self.rows)}
+        alone = {x: merge for x, merge in found.items() if self._told_by_rows(x, merge.parents)}
+        self.made |= alone
+        unsure += [(x, *merge.parents) for x, merge in found.items() if x not in alone]
         self.open += [Open(x, dict.fromkeys(others, np.nan), 0.0) for x, *others in unsure]
         free = [x for x in free if x not in self.made and not self._doubtful(x)]
         self.made |= sparse.find(self.opened, self.distances, free)
         earlier = np.array([[self.rows.later(i, j) > 0 for j in range(n)] for i in range(n)])
         apart = {*self.made, *(x for x in range(n) if self._doubtful(x))}
         for x, merge in merges.trained_on(self.distances, apart, earlier).items():
-            members = {x: 0.5, **dict.fromkeys(merge.parents, 0.5)}  # none of them cancels another
-            found = [m for m in members if affine.made_of(m, {k: s for k, s in members.items() if k != m}, self.rows)]
-            if found == [x]:
+            if self._told_by_rows(x, merge.parents):
                 self.made[x] = merge
-            elif x in found:
+            else:
                 self.open.append(Open(x, dict(zip(merge.parents, merge.shares, strict=True)), merge.on, trained=True))
 
-    def _in_rows(self, x: int, merge: merges.Merge) -> dict[int, float]:
-        """The parents that a merge has a part of its embedding from, with their shares."""
-        at = [k for k, (block, role) in enumerate(self.distances.keys) if block is None and role == "embedding"]
-        pairs = zip(merge.parents, merge.shares, strict=True)
-        return {i: share for i, share in pairs if at and self.distances.squared[at[0], x, i] != 0}
+    def _told_by_rows(self, x: int, parents: Sequence[int]) -> bool:
+        """Whether rows say that x was made of these two, and that neither was made of x and the other.
+
+        They speak where x has a part of the embedding of both.
+        """
+        at = [k for k, key in enumerate(self.distances.keys) if key == (None, "embedding")]
+        if not at or not all(self.distances.squared[at[0], x, i] > 0 for i in parents):
+            return False
+        members = dict.fromkeys((x, *parents), 0.5)  # none of them cancels another
+        found = [m for m in members if affine.made_of(m, {k: s for k, s in members.items() if k != m}, self.rows)]
+        return found == [x]
 
     def _doubtful(self, *models: int) -> bool:
         """Whether one of these may have been made of others, nobody knows."""

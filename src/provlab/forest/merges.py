@@ -8,8 +8,8 @@ models, tensor by tensor, that miss by no more than the rounding of the files (`
 - *TIES, DARE*: see `provlab.forest.sparse`.
 - *trained on*: an estimate by angles, see `trained_on`; no rounding bounds it, and its edges say so.
 
-Where each tensor is one of two models', these may as well have been made from it, each by training other tensors. A
-fourth model tells (`_taken_over`); without one, and where several pairs explain one model, the set is left open.
+Where each tensor is one of two models', these may as well have been made from it, each by training other tensors: the
+set is left open, as where several pairs explain one model.
 """
 
 from collections.abc import Collection, Sequence
@@ -264,33 +264,13 @@ def _by_tensor(distances: Distances, x: int, others: Sequence[int]) -> list[Merg
         if (left <= bound).all():
             clear = ij > GAIN**2 * bound  # elsewhere both parents are alike
             whole = (share[clear] < WHOLE) | (share[clear] > 1 - WHOLE)
-            certain = not whole.all() or _taken_over(distances, x, i, j, some)
+            certain = not whole.all()
             merge = described(distances, x, (i, j), PASSTHROUGH if whole.all() else BY_TENSOR, float(left.sum()))
         else:
             merge = _slerp(distances, x, i, j, some, bound)
         if merge and merge.method != LINEAR:
             found.append(replace(merge, certain=certain))
     return found
-
-
-def _taken_over(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_]) -> bool:
-    """Whether x took over its tensors from i and j, rather than both having changed other tensors of x.
-
-    Both look alike without a fourth model y. In a tensor that x has from i, j - x is the change of j alone if j
-    changed x, and is about at right angles to y - x. If x took it over, it is the difference of two changes, and y - x
-    has one of them in it.
-    """
-    own = distances.squared[some, x, i] <= distances.squared[some, x, j]
-    for y in range(distances.squared.shape[1]):
-        if y in (x, i, j) or not distances.common(x, i, j, y)[some].all():
-            continue
-        cosines = []
-        for keys, other in ((own, j), (~own, i)):  # tensors that x has from the one, and their changes in the other
-            xy, xo, yo = (distances.squared[some][keys, a, b].sum() for a, b in ((x, y), (x, other), (y, other)))
-            cosines.append((xy + xo - yo) / 2 / np.sqrt(max(float(xy * xo), np.finfo(float).tiny)))
-        if min(cosines) > BESIDE:
-            return True
-    return False
 
 
 def _slerp(distances: Distances, x: int, i: int, j: int, some: NDArray[np.bool_], bound: Matrix) -> Merge | None:
