@@ -19,6 +19,7 @@ from provlab_study.publishing.results import Results
 
 ROOT = Path(__file__).parents[1]
 GLUED = re.compile(r"```\{glue\} \S+\n:doc: experiments/(\w+)\.ipynb\n```")  # what a page shows of a computed one
+SECTION = re.compile(r"(experiments/(\w+)\.ipynb)#[\w-]+")  # a link to a section of a page
 METHOD = ["independence", "reading_a_verdict", "two_papers", "paper_by_section", "how_to_read", "test_here"]
 LOOK_UP = ["your_statistic", "glossary", "symbols", "commands", "troubleshooting", "references"]
 
@@ -28,11 +29,12 @@ def assemble(plan: Plan, book: Path, results: Results) -> None:
     pages = [experiment["notebook"] for experiment in plan.experiments]
     others = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb") if path.stem not in pages)
     for name in others:
-        (book / "experiments" / f"{name}.ipynb").unlink(missing_ok=True)  # of an earlier profile of this name
-        (book / "experiments" / f"{name}.md").write_text(_not_run(name), encoding="utf-8")
+        words = nbformat.v4.new_markdown_cell(_not_run(name), id="not-run")  # a notebook, as links have it
+        nbformat.write(nbformat.v4.new_notebook(cells=[words]), book / "experiments" / f"{name}.ipynb")
     for page in book.glob("*.md"):
-        text = page.read_text(encoding="utf-8")
-        page.write_text(GLUED.sub(lambda glued: glued[0] if glued[1] in pages else "", text), encoding="utf-8")
+        text = GLUED.sub(lambda glued: glued[0] if glued[1] in pages else "", page.read_text(encoding="utf-8"))
+        kept = SECTION.sub(lambda link: link[0] if link[2] in pages else link[1], text)
+        page.write_text(kept, encoding="utf-8")
     (book / "index.md").write_text(_front(plan, book, results), encoding="utf-8")
     parts = {
         "Your models": [f"experiments/{name}" for name in pages],

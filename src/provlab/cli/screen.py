@@ -73,7 +73,9 @@ def _table(console: "Console", table: views.Table) -> "RenderableType":
     table, widths = _fitting(table, console.width)
     for i, name in enumerate(table.header):
         right = i in table.right
-        drawn.add_column(name, justify="right" if right else "left", overflow="fold", width=widths and widths[i])
+        drawn.add_column(
+            name, justify="right" if right else "left", overflow="fold", width=widths[i] if widths else None
+        )
     for row in table.rows:
         drawn.add_row(
             *(_bar(cell, console.options.ascii_only) if isinstance(cell, card.BarCell) else Text(cell) for cell in row)
