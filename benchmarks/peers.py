@@ -7,7 +7,7 @@ by piece; McNemar's exact test over questions with answers; `provlab.diff` with 
 *found* a change where at least half of what it shows first (20 pieces, or all lines and groups) has words of the change
 that fewer than a quarter of all pieces have; McNemar's where p is at most 0.05. The text has the topic, or lacks it.
 
-``python benchmarks/peers.py [FOLDER]`` trains what is not in the folder, and prints the rows of `peers.csv`: CPU
+``python benchmarks/peers.py [FOLDER]`` trains what is not in the folder, and prints a row for each look: CPU
 seconds of this process, without the start of libraries; those of diff hold the opening of the models.
 """
 

@@ -11,7 +11,8 @@ def test_a_token_is_named_by_its_word():
 
 
 def test_a_token_of_several_words_counts_for_the_longest():
-    assert words.of_tokens(["of the poison", " it's", "", "␣"]) == ["poison", "it's", "", "  "]
+    pieces = ["of the poison", " it's", "", "  "]
+    assert words.of_tokens(pieces) == ["poison", "it's", "", "␣"]
 
 
 def test_the_heaviest_words_are_those_of_all_rows():

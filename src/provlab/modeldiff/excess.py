@@ -9,7 +9,7 @@ The number is the larger of two, each in units of its median over B and the refe
 others, and the 99% quantile over pieces of text (`TAIL`). A change that lies in one piece of a hundred moves the mean
 by less than seeds differ, and the quantile by much. The second was chosen after a look at planted changes (a swap of
 two words, a refusal on one topic, an unlearned topic) of models of 256 tokens; it is ranked together with the first, so
-that nothing need be corrected. `benchmarks/excess.csv` has sizes and power.
+that nothing need be corrected (`benchmarks/excess.py` counts sizes and power).
 
 Student's t, which takes a distance as the sum of a part of either model and a rest, all of them normal, gives the
 interval of the excess and is no test: some seeds lie far out.

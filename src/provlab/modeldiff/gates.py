@@ -41,7 +41,7 @@ class Given(NamedTuple):
 class Measured(NamedTuple):
     """One gate's number: what is estimated, in words, the size it is held against, and its p-value.
 
-    Without a p-value, `why` says what would decide. `least` is the least p-value that could have come out.
+    Without a p-value, `why` says what would decide.
     """
 
     estimand: str
