@@ -195,7 +195,7 @@ def test_every_page_runs_on_ones_own_models_or_says_in_its_first_cell_why_not() 
     assert {name for name, (takes, _) in pages.items() if takes == "yes"} <= {*PAGES, *LONG}
 
 
-@pytest.mark.parametrize("name", [*PAGES, *LONG])
+@pytest.mark.parametrize("name", [*PAGES, *sorted(LONG)])
 def test_a_page_takes_three_models_of_ones_own_or_says_how_many(name: str) -> None:
     """What the listing promises is asked of the rules, also of the pages that are not run here."""
     path = NOTEBOOKS / f"{name}.ipynb"
