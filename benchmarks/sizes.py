@@ -28,7 +28,6 @@ from safetensors.numpy import save_file
 from provlab import provenance, studying
 from provlab.attest import fingerprint, kin
 from provlab.errors import NotComparableError, NoUnitsError
-from provlab.further.phi_anchor import BlockUnits
 from provlab.inference import pvalues
 from provlab.reading import anatomy
 from provlab.reading.canonical import SEEN, applied, merged, shares
@@ -40,6 +39,7 @@ from provlab.statistics.alive import living_rows
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.order import OrderedRows
+from provlab.statistics.phi_anchor import BlockUnits
 from provlab.statistics.phi_h import HiddenActivations
 from provlab.statistics.phi_l2 import BlockWeights
 from provlab.statistics.phi_match import GateAndUp

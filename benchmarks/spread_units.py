@@ -66,9 +66,9 @@ def spread(networks: Any, pair: int, block: int, rng: np.random.Generator) -> di
 
     Half of the gates of both are turned round, and each fourth unit is split over four with opposite gates in pairs.
     """
-    from provlab.further.phi_anchor import BlockUnits
     from provlab.reading.canonical import applied, merged
     from provlab.statistics.alive import living_rows
+    from provlab.statistics.phi_anchor import BlockUnits
 
     gate, up, down, seen_gate, seen_up = (
         getattr(networks, name)[pair, block] for name in ("gate", "up", "down", "seen_gate", "seen_up")

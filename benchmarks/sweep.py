@@ -35,6 +35,7 @@ from provlab.reading import anatomy as anatomy_module
 from provlab.reading.architectures import classes
 from provlab.reading.checkpoint import Checkpoint
 from provlab.reading.symmetry import Permutation, write
+from provlab.reading.tying import KEY
 from provlab.statistics.options import Options
 
 KINDS = {
@@ -115,8 +116,9 @@ def asymmetry(folder: Path, name: str, scratch: Path) -> str | None:
     checkpoint = Checkpoint.open(folder)
     anatomy = anatomy_module.of(checkpoint)
     ours, theirs = checkpoint.load_model(), getattr(transformers, name).from_pretrained(folder)
-    if type(ours) is not type(theirs) or checkpoint.notes:
-        return f"it is opened as {checkpoint.architecture}: {' '.join(checkpoint.notes)}"
+    notes = [note for note in checkpoint.notes if KEY not in note]  # some classes' own defaults contradict each other
+    if type(ours) is not type(theirs) or notes:
+        return f"it is opened as {checkpoint.architecture}: {' '.join(notes)}"
     states = ours.state_dict(), theirs.state_dict()
     if other := next((key for key, value in states[1].items() if not torch.equal(states[0][key], value.float())), ""):
         return f"it is opened with another {other}"

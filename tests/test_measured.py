@@ -56,7 +56,7 @@ def test_no_number_of_a_quoted_sentence_stands_in_code(path):
         ("joined", 'FEW = f"copies cost 0.0003 nats"'),
         ("joined", 'FEW = "those that wrote 7% of the output"'),
         ("score", "CALIBRATION = ((2.0, 96, 96), (4.0, 221, 221))"),
-        ("descends", 'ERRORS = "1 of 183 was wrong"'),
+        ("descends", 'ERRORS = "0 of 94 were wrong"'),
         ("triples", 'TRIPLES = "right on 292 of 296 triples"'),
         ("nearest", 'COUNTED = "held in 916 of 953 questions"'),
     ],

@@ -14,6 +14,7 @@ from tiny_models import WIDTH
 from provlab.attacks import bases, disguise
 from provlab.attacks.state import Aim, AttackedModel
 from provlab.errors import NoSuchSymmetryError
+from provlab.reading import anatomy
 from provlab.reading.architectures import described
 from provlab.reading.checkpoint import Checkpoint
 from provlab.reading.symmetry import OWN_HEAD
@@ -39,7 +40,8 @@ def attacked(tiny):
     ],
 )
 def test_a_fault_is_noticed_and_nothing_is_written(label, kind, planted, tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(bases, "described", lambda name: replace(described(name), **planted))
+    for module in (bases, anatomy):
+        monkeypatch.setattr(module, "described", lambda name: replace(described(name), **planted))
     with pytest.raises(NoSuchSymmetryError, match="does not give the outputs of the original"):
         disguise.disguise(Checkpoint.open(tiny(label)), tmp_path / "new", seed=3, kinds=[kind])
     assert not (tmp_path / "new").exists()

@@ -114,7 +114,7 @@ def test_models_that_lie_elsewhere_must_be_named(models, tmp_path):
     result = provlab.compare(str(moved), models["tuned"], progress=False, **SETTINGS)
     folders.write(folder, "compare", SETTINGS, result)
     shutil.rmtree(moved)
-    with pytest.raises(InputError, match=rf"moved does not exist.*: provlab verify {folder} MODEL MODEL$"):
+    with pytest.raises(InputError, match=rf"moved does not exist.*: provlab verify {folder} moved tuned$"):
         reports.verify(folder)
     assert "recomputed bit for bit" in reports.verify(folder, [models["base"], models["tuned"]])
 

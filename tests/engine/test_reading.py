@@ -160,7 +160,8 @@ def test_one_run_over_the_text_gives_activations_and_predictions(models, options
     run_pairs(open_models(list(models.values())), ["phi_jsd", "phi_h", "phi_match"], options, progress=False)
     batches = -(-options.n_sequences // steps.BATCH)
     assert sum(without_head.values()) == batches * len(models)
-    assert sum(whole.values()) == (batches + 1) * len(models)  # and one of some sequences, rounded
+    # and one of some sequences, rounded, and two of as many, bare and behind the begin token
+    assert sum(whole.values()) == (batches + 3) * len(models)
 
 
 def test_a_statistic_takes_what_another_recorded(models, options, monkeypatch):
@@ -268,8 +269,8 @@ def test_files_of_a_model_are_hashed_side_by_side(new_model, tmp_path, monkeypat
     lines = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n" for path in files]
     assert len(files) > 3
     monkeypatch.setattr(machine, "threads", lambda: len(files))
-    met, real = threading.Barrier(len(files), timeout=20), local.sha256_file
-    monkeypatch.setattr(local, "sha256_file", lambda path: met.wait() is None or real(path))
+    met, real = threading.Barrier(len(files), timeout=20), local.sha256_of_parts
+    monkeypatch.setattr(local, "sha256_of_parts", lambda path, parts: met.wait() is None or real(path, parts))
     with counting() as count:
         digest = Checkpoint.open(tmp_path).digest
     assert digest == hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()

@@ -75,7 +75,7 @@ WITHOUT = {
 READING = {"scoreboard", "status"}  # they read what other pages left
 #: pages that take models of one's own, and minutes: not run here
 LONG = {"attack_lab", "family_forest", "plagiarism"}
-METHOD = {"further_tests"}  # its words explain tests in the phrases of findings
+METHOD = {"further_tests", "how_it_scales"}  # its words explain tests in the phrases of findings
 
 # Reading a page -------------------------------------------------------------------------------------------------------
 

@@ -410,10 +410,11 @@ def test_a_config_without_architectures_is_known_by_its_tensors(tiny, tmp_path, 
     assert anatomy.of(checkpoint).n_blocks == tiny_models.BLOCKS
 
 
-def test_fp8_without_scales_is_read_as_it_is(llama):
+def test_fp8_without_scales_is_refused(llama):
     tiny_models.rewrite(llama, lambda tensors: tensors.update({UP: tensors[UP].to(torch.float8_e4m3fn)}))
     checkpoint = Checkpoint.open(llama)
-    assert anatomy.of(checkpoint).read(checkpoint, "up", 0).shape == (tiny_models.MLP_WIDTH, tiny_models.WIDTH)
+    with pytest.raises(CheckpointError, match="no scale that is known .*; give the checkpoint that it was made from"):
+        anatomy.of(checkpoint).read(checkpoint, "up", 0)
 
 
 CONFIGS = {

@@ -428,7 +428,10 @@ def test_a_script_names_the_outcomes_that_it_fails_on(run, models):
         assert status == {"rejected": 0, "by-order-alone": 1, "rejected,by-order-alone": 1}
     status, _, error = run(*arguments, "sorted")
     assert status == 2
-    assert "there is no outcome 'sorted'; there are identical, same-function, rejected, rows-of-one-origin" in error
+    assert (
+        "there is no outcome 'sorted'; there are identical, equal-in-content, same-function, rejected, rows-of-one"
+        in error
+    )
 
 
 def test_what_nobody_calibrated_does_not_bear_out_an_order(own):

@@ -104,8 +104,6 @@ def test_units_that_were_spread_are_found_or_said_to_go_unseen(models, text, tmp
     unasked = api.compare(models["base"], copy, text=text, **SIZES)
     assert {record.statistic: record.outcome for record in unasked.records}["phi_anchor"].log10_p < -20
     assert unasked.outcome in ("rejected", "same function")
-    plain = api.compare(models["base"], models["other"], text=text, **SIZES)
-    assert "phi_anchor" not in [record.statistic for record in plain.records]
 
 
 def test_units_that_matter_may_be_spread_among_few_more(models, text, tmp_path):

@@ -8,13 +8,15 @@ from datetime import date
 from html import escape
 from typing import Any
 
-from provlab.report.decide import IDENTICAL, NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
+from provlab.report.decide import EQUAL, IDENTICAL, NOT_REJECTED, ORDER, REJECTED, ROWS, SAME, UNTESTED
 from provlab.report.lineage import short_names
 
 #: outcome of a pair -> three sentences
 CONCLUSIONS = {
     IDENTICAL: "{a} and {b} are the same files, byte for byte. No test was needed to see it. One was copied from the "
     "other, or both from a third.",
+    EQUAL: "{a} and {b} hold the same weights, number for number, in files that differ. No test was needed to see it. "
+    "One was copied from the other, or both from a third.",
     SAME: "{a} and {b} give the same answers to all that they were asked here. One was made from the other, or both "
     "from a third. The models do not show which was first.",
     REJECTED: "{a} and {b} were not trained independently of each other. Had they been, the tests, corrected "

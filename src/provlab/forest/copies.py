@@ -31,7 +31,7 @@ def between(distances: Distances, i: int, j: int) -> Same | None:
     """Whether two models are one, by the tensors that were read of both."""
     own = np.isfinite(distances.squared)
     shared = own[:, i, j]
-    blocks = np.array([block is not None for block, _ in distances.keys])
+    blocks = np.array([block is not None for block, _ in distances.keys], bool)
     if not shared[blocks].any() and (blocks.any() or not shared.any()):
         return None
     total, noise = distances.squared[shared, i, j].sum(), distances.rounding[shared][:, [i, j]].sum(axis=0)

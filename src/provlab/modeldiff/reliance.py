@@ -1,6 +1,6 @@
 """What of a comparison is not to be relied on, with what to change, and what its numbers rest on."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from provlab.modeldiff.excess import too_short
 from provlab.modeldiff.findings import minded
@@ -9,11 +9,8 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.plots.numbers import format_range
 
-if TYPE_CHECKING:
-    from provlab.modeldiff.report import Difference
 
-
-def remedies(found: "Difference") -> list[str]:
+def remedies(found: Any) -> list[str]:
     """What the draws do not carry, and what to change."""
     if found.copies:
         return []
@@ -35,7 +32,7 @@ def remedies(found: "Difference") -> list[str]:
     ]
 
 
-def _lacking(found: "Difference", k: int) -> str:
+def _lacking(found: Any, k: int) -> str:
     """Why there is no number of one model's inputs in Z, and what to change; empty where there is one."""
     name, side, (in_z, drawn, low, high) = "AB"[k], found.sides[k], found.weighed[k].losses
     if not side["in_z"]:
@@ -54,11 +51,11 @@ def _lacking(found: "Difference", k: int) -> str:
     )
 
 
-def _short(found: "Difference") -> str:
+def _short(found: Any) -> str:
     return too_short(len(found.apart.each), found.parameters["length"])
 
 
-def assumptions(found: "Difference") -> list[str]:
+def assumptions(found: Any) -> list[str]:
     """What the numbers rest on."""
     if found.copies or found.z is None:
         return []

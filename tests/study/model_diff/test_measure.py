@@ -36,7 +36,7 @@ def comparison(z, shift, n=2000):
 def test_both_ways_are_put_side_by_side():
     own, near, far = comparison((2.0, 3.0), -0.50), comparison((2.0, 3.0), -0.51), comparison((2.0, 3.0), -1.5)
     rows = [
-        Ways(name, str(k), how(own.a), how(other.a))
+        Ways(name, "A", str(k), how(own.a), how(other.a))
         for name, other in (("near", near), ("far", far))
         for k, how in enumerate((lambda side: measure.number_of_inputs(side, 0), lambda s: s.share(s.disagreement)))
     ]

@@ -234,7 +234,7 @@ def test_records_of_another_version_are_not_judged():
 
 def test_a_page_that_lacks_a_record_stops():
     """It is no claim that was not run, but a page that calls its function wrongly."""
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'capability'"):
+    with pytest.raises(TypeError, match="missing 2 required positional arguments: 'capability' and 'ways'"):
         claims.verdict(ROWS[IDS.index("D8")], {}, "default")
 
 

@@ -12,12 +12,12 @@ import pytest
 from provlab import api
 from provlab.attacks.disguise import disguise
 from provlab.engine.pairs import open_models, run_pairs
-from provlab.further.phi_anchor import BlockUnits, along
 from provlab.inference.matching import unit_rows
 from provlab.reading.canonical import shares
 from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get
 from provlab.statistics.options import Options
+from provlab.statistics.phi_anchor import BlockUnits, along
 from provlab.statistics.two_views import Views
 
 STATISTICS = ["phi_match_unsigned", "phi_anchor"]
