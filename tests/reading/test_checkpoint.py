@@ -400,7 +400,7 @@ def test_what_says_how_codes_are_read_is_part_of_the_content(tiny, tmp_path):
             tensors[name] = torch.frombuffer(bytearray(content), dtype=kind).reshape(shape)
 
     contents, numbers = [], []
-    for name, change in (("a", {}), ("b", {label: "gptq_v2"}), ("c", {})):
+    for name, change in (("a", {}), ("b", {label: "gptq_v2"}), ("c", {}), ("d", {"damp_percent": float("nan")})):
         path = tiny_models.copy(tiny("llama"), tmp_path / name)
         tiny_models.rewrite(path, stored)
         config = {key: value | change for key, value in reference.config.items()}
@@ -412,6 +412,7 @@ def test_what_says_how_codes_are_read_is_part_of_the_content(tiny, tmp_path):
     assert not np.allclose(numbers[0], numbers[1])
     np.testing.assert_array_equal(numbers[0], numbers[2])
     assert contents[0] == contents[2] != contents[1]
+    assert contents[3] not in (None, *contents[:3])
 
 
 def test_files_and_tensors_are_hashed_in_one_reading(tiny, tmp_path, monkeypatch):
