@@ -307,7 +307,7 @@ class Checkpoint:
         if self._merged or self.piece or (hashes := weights.hashes()) is None:
             return None
         infos = {name: weights.info(name) for name in hashes}
-        said = [json.dumps(Declared(self.config).content if weights.may_be_codes else [], sort_keys=True)]
+        said = [json.dumps(Declared(self.config).content, sort_keys=True)] if weights.may_be_codes else []
         beside = [[name, self._files.sha256(name)] for name in SIDE_FILES if name in self._files.names()]
         return digest([*([n, infos[n].dtype, infos[n].shape, hashes[n]] for n in sorted(hashes)), *said, *beside])
 
