@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import coded
 import numpy as np
 import peft
 import pytest
@@ -395,6 +396,33 @@ def test_any_change_of_a_tensor_changes_the_content(change, tiny, tmp_path):
     path = tiny_models.copy(tiny("llama"), tmp_path / "b")
     tiny_models.rewrite(path, changed)
     assert Checkpoint.open(path).content not in (None, Checkpoint.open(tiny("llama")).content)
+
+
+def test_what_says_how_codes_are_read_is_part_of_the_content(tiny, tmp_path):
+    """The same words under two labels are two models: each weight differs by a step."""
+    label = "checkpoint_format"
+    reference = coded.references()["GPTQ 4 bits gptq"]
+
+    def stored(tensors):
+        del tensors[f"{coded.MODULE}.weight"]
+        for name, (dtype, shape, content) in reference.named().items():
+            kind = {"I32": torch.int32, "F16": torch.float16}.get(dtype) or getattr(torch, dtype)
+            tensors[name] = torch.frombuffer(bytearray(content), dtype=kind).reshape(shape)
+
+    contents, numbers = [], []
+    for name, change in (("a", {}), ("b", {label: "gptq_v2"}), ("c", {}), ("d", {"damp_percent": float("nan")})):
+        path = tiny_models.copy(tiny("llama"), tmp_path / name)
+        tiny_models.rewrite(path, stored)
+        config = {key: value | change for key, value in reference.config.items()}
+        config |= {"use_cache": name != "c"}  # has no part in it
+        tiny_models.edit_json(path / "config.json", lambda content, config=config: content.update(config))
+        checkpoint = Checkpoint.open(path)
+        contents.append(checkpoint.content)
+        numbers.append(checkpoint.array(f"{coded.MODULE}.weight"))
+    assert not np.allclose(numbers[0], numbers[1])
+    np.testing.assert_array_equal(numbers[0], numbers[2])
+    assert contents[0] == contents[2] != contents[1]
+    assert contents[3] not in (None, *contents[:3])
 
 
 def test_files_and_tensors_are_hashed_in_one_reading(tiny, tmp_path, monkeypatch):

@@ -120,7 +120,10 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
     some = any("experts" in part.name for part in architecture.parts)
     if some and (missing := experts.missing(anatomy._index.keys(), anatomy.n_blocks, sizes["experts"])):
         _refuse_codes(checkpoint)
-        raise InvalidWeightsError(f"{checkpoint.name} lacks tensors of {missing}; copy it again")
+        raise InvalidWeightsError(
+            f"{checkpoint.name} lacks tensors of {missing}, or has them under names that are not known; its files are "
+            "whole: give the config and the weights of one model, as transformers saves them"
+        )
     return anatomy
 
 

@@ -24,7 +24,7 @@ from provlab.files import cache_dir, digest, sha256_file
 from provlab.reading import beside, diagnose, part, sources, tying
 from provlab.reading.architectures import sees
 from provlab.reading.counting import count_bytes
-from provlab.reading.declared import SIDE_FILES
+from provlab.reading.declared import SIDE_FILES, Declared
 from provlab.reading.files.container import is_weights
 from provlab.reading.held import once
 from provlab.reading.language import headless, inferred, no_tokens
@@ -299,15 +299,17 @@ class Checkpoint:
     def content(self) -> str | None:
         """Hex SHA-256 over name, dtype, shape and SHA-256 of the bytes of each tensor, in the order of the names.
 
-        Two models whose tensors are the same have one, whatever order, shards or metadata their files have; files that
-        say how codes are read count. None where the files are no safetensors, are not all here, or were read in part.
+        Two models whose tensors are the same have one, whatever order, shards or metadata their files have. Where some
+        may be codes, what says how they are read counts, in the config and in files beside it. None where the files
+        are no safetensors, are not all here, or were read in part.
         """
         weights = self._as_stored
         if self._merged or self.piece or (hashes := weights.hashes()) is None:
             return None
         infos = {name: weights.info(name) for name in hashes}
+        said = [json.dumps(Declared(self.config).content, sort_keys=True)] if weights.may_be_codes else []
         beside = [[name, self._files.sha256(name)] for name in SIDE_FILES if name in self._files.names()]
-        return digest([*([n, infos[n].dtype, infos[n].shape, hashes[n]] for n in sorted(hashes)), *beside])
+        return digest([*([n, infos[n].dtype, infos[n].shape, hashes[n]] for n in sorted(hashes)), *said, *beside])
 
     @property
     def config_digest(self) -> str:

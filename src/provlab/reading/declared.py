@@ -155,8 +155,9 @@ class Declared:
     """
 
     def __init__(self, config: Mapping[str, Any], beside: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        places = [*_found(config, ""), *(beside or {}).items()]
-        self._places = [_Place(where, content) for where, content in places]
+        #: where something is said, and what, as it stands there
+        self.content = [*_found(config, ""), *(beside or {}).items()]
+        self._places = [_Place(where, content) for where, content in self.content]
 
     @property
     def places(self) -> list[str]:
