@@ -124,7 +124,7 @@ def test_without_dask_the_extra_is_named(run, models, monkeypatch):
 
 def test_a_study_in_which_a_model_cannot_be_opened_answers_and_fails(run, models, tmp_path):
     (tmp_path / "empty").mkdir()
-    words = ["study", models["base"], models["tuned"], tmp_path / "empty", "--statistic", "phi_u"]
+    words = [models["base"], models["tuned"], tmp_path / "empty", "--statistic", "phi_u"]
     status, out, err = run(*words, "--results", tmp_path / "kept")
     assert status == 2
     assert out.startswith("3 models, ")

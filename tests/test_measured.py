@@ -56,7 +56,7 @@ def test_no_number_of_a_quoted_sentence_stands_in_code(path):
         ("joined", 'FEW = f"copies cost 0.0003 nats"'),
         ("joined", 'FEW = "those that wrote 7% of the output"'),
         ("score", "CALIBRATION = ((2.0, 96, 96), (4.0, 221, 221))"),
-        ("descends", 'ERRORS = "0 of 94 were wrong"'),
+        ("descends", 'ERRORS = "1 of 183 was wrong"'),
         ("triples", 'TRIPLES = "right on 292 of 296 triples"'),
         ("nearest", 'COUNTED = "held in 916 of 953 questions"'),
     ],
@@ -73,7 +73,7 @@ PLANTED = {
     "edges": {"right": 206, "n": 231},
     "joined": {"least": 0.4, "small": 0.07, "small_nats": 0.0003, "large": 0.3, "large_nats": 0.009},
     "score": {"rows": [[2.0, 96, 96], [4.0, 221, 221]], "arms": 27},
-    "descends": {"wrong": 1, "said": 183, "most": 0.026},
+    "descends": {"wrong": 1, "said": 183, "most": 0.026, "lists": 60},
     "triples": {"right": 292, "n": 296, "arms": 8},
     "nearest": {"held": 916, "n": 953, "size": 2.6, "kin": 5.7, "held_merges": 78, "n_merges": 90},
 }

@@ -413,7 +413,7 @@ def test_a_config_without_architectures_is_known_by_its_tensors(tiny, tmp_path, 
 def test_fp8_without_scales_is_refused(llama):
     tiny_models.rewrite(llama, lambda tensors: tensors.update({UP: tensors[UP].to(torch.float8_e4m3fn)}))
     checkpoint = Checkpoint.open(llama)
-    with pytest.raises(CheckpointError, match="no scale that is known .*; give the checkpoint that it was made from"):
+    with pytest.raises(CheckpointError, match=r"no scale that is known .*; give the checkpoint that it"):
         anatomy.of(checkpoint).read(checkpoint, "up", 0)
 
 

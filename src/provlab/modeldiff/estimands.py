@@ -1,6 +1,6 @@
 """What each gate asks of a comparison: one number that the report shows, the size it is held against, its p-value."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.modeldiff.rounding import WAYS
 
-if TYPE_CHECKING:
-    from provlab.modeldiff.report import Difference
 
-
-def measured(found: "Difference", gate: Gate) -> Measured:
+def measured(found: Any, gate: Gate) -> Measured:
     """The number of one gate, its size, and its p-value or why it has none."""
     if found.equal:
         return Measured("no draw tells the models apart", gate.size or 0.0, 1.0)
@@ -38,18 +35,18 @@ def measured(found: "Difference", gate: Gate) -> Measured:
     return Measured(value, size, p)
 
 
-def _answers(found: "Difference") -> Measured:
+def _answers(found: Any) -> Measured:
     assert found.items is not None  # asked without items it is refused
     wrong, right = found.items.turned
     words = f"{wrong} answers turned wrong and {right} right (McNemar's exact test)"
     return Measured(words, 0.0, found.items.p if wrong > right else 1.0)
 
 
-def _eight_bits(found: "Difference", where: str, distance: float) -> float:
+def _eight_bits(found: Any, where: str, distance: float) -> float:
     """How much of a distance rounding to 8 bits would make, by what it makes of some of the sequences."""
     shares = [one.share for one in found.roundings if one.way == WAYS[-1] and one.where in where]
     return distance * float(np.mean(shares)) if shares else 0.0
 
 
-def _write_more(found: "Difference") -> str:
+def _write_more(found: Any) -> str:
     return enough(found.parameters["n"], min(output.worth for output in found.outputs))
