@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.reading.files.dtypes import exact_from
-from provlab.reading.forms import Form
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -58,8 +57,9 @@ class SharedRun:
         Somebody will ask what the model predicts on the text, so that the first run over it is to keep that.
     log_probs : array or None
         That: log probabilities of the next token, ``(positions, vocabulary)`` float32.
-    form : Form or None
-        That in which it reads text, once it is known (`provlab.statistics.text.read_as`).
+    form : tuple or None
+        What stands around a text that it reads, a `provlab.reading.forms.Form`, once `read_as` of
+        `provlab.statistics.text` knows it.
     loaded : dict
         The model, by its dtype, its device and whether it runs block by block.
     """
@@ -67,5 +67,5 @@ class SharedRun:
     advance: Callable[[float], object] | None = None
     predicts: bool = False
     log_probs: NDArray[np.float32] | None = None
-    form: Form | None = None
+    form: tuple[Any, ...] | None = None
     loaded: dict[tuple[str, str, bool], "PreTrainedModel"] = field(default_factory=dict)

@@ -206,7 +206,7 @@ def read_as(model: Model, options: Options) -> Form:
     """
     run = model.checkpoint.run
     if run is not None and run.form is not None:
-        return run.form
+        return Form(*run.form)
     longest = model.anatomy.longest or np.inf
     fitting = [form for form in forms(model.checkpoint) if options.sequence_length + form.more <= longest] or [PLAIN]
     form = fitting[0]
