@@ -14,6 +14,7 @@ number. Outcomes are
 import argparse
 import json
 import random
+import resource
 import shutil
 import tempfile
 import warnings
@@ -38,6 +39,7 @@ WRAPPERS = (
     "LlavaForConditionalGeneration", "PaliGemmaForConditionalGeneration", "InternVLForConditionalGeneration",
     "Qwen2VLForConditionalGeneration", "Gemma3ForConditionalGeneration",
 )  # fmt: skip
+_MEMORY = 9_000_000_000  # bytes
 OTHERS = ("T5ForConditionalGeneration", "Gemma4ForCausalLM", "Qwen3VLMoeForConditionalGeneration", "OPTForCausalLM")
 _KINDS = ("llama", "gemma", "qwen2", "gpt2", "mistral", "llava", "nobody", "", None)
 _CLASSES = ("LlamaForCausalLM", "LlamaModel", "GemmaForCausalLM", "GPT2LMHeadModel", "Qwen2ForCausalLM", "Novel")
@@ -237,6 +239,8 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    # transformers makes what a spoilt config says before it looks at the weights: tens of gigabytes at times
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     counts: Counter[str] = Counter()
