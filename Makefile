@@ -12,11 +12,19 @@ SHELL := bash
 
 PROFILE ?= default
 PYTEST_ARGS ?= -n auto
-# one folder for each profile, so that a smoke run never overwrites the book of the default one
-BUILD := _build/$(PROFILE)
+# DRAW=3 draws the whole world again: the zoo's weights and every seed of the notebooks; 0 is the published study.
+DRAW ?= $(or $(PROVLAB_DRAW),0)
+OF_DRAW := $(patsubst %,-draw-%,$(filter-out 0,$(DRAW)))
+# one folder for each profile and draw, so that a smoke run never overwrites the book of the default one
+BUILD := _build/$(PROFILE)$(OF_DRAW)
+BOOK := _build/html$(OF_DRAW)
 PLAN := notebooks/profiles/$(PROFILE).yml
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PROVLAB_DRAW := $(DRAW)
+ifdef OF_DRAW
+export PROVLAB_RESULTS ?= $(CURDIR)/_results/draw-$(DRAW)
+endif
 # small models gain nothing from threads, and sums come out the same whatever else the machine does
 ifneq ($(PROFILE),paper)
 export OMP_NUM_THREADS ?= 1
@@ -40,6 +48,7 @@ help: ## list these targets
 	@echo
 	@echo "  PROFILE=smoke      minutes; =default the study; =paper the papers' own models (asks before it fetches)"
 	@echo "  PROFILE=mine       a book about your own models, of the profile that 'provlab book A B C' writes"
+	@echo "  DRAW=3             the same study on another world: zoo and seeds drawn again (0 to 9999; 0: the published one)"
 	@echo "  PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu    PyTorch without CUDA, several GB smaller"
 
 env: $(READY) ## make .venv from requirements.lock (a conda environment named provlab is used as it is)
@@ -67,10 +76,10 @@ IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.genera
 	rm -f .venv/.installing; touch $@
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
-	@$(MAKE) --no-print-directory pages BETWEEN="$(BIN)/python book/preview.py $(BUILD) _build/html"
-	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf _build/html && mv _build/.html _build/html
+	@$(MAKE) --no-print-directory pages BETWEEN="$(BIN)/python book/preview.py $(BUILD) $(BOOK)"
+	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf $(BOOK) && mv _build/.html $(BOOK)
 	@grep -q '^title:' $(PLAN) || $(BIN)/provlab claims
-	@echo; echo "the book: $(CURDIR)/_build/html/index.html"
+	@echo; echo "the book: $(CURDIR)/$(BOOK)/index.html"
 
 notebooks: env ## run the notebooks of PROFILE; what is up to date is skipped
 	@if [ ! -f $(PLAN) ]; then echo "make: no $(PLAN); PROFILE is smoke, default or paper, or one that provlab book writes" >&2; exit 2; fi
@@ -78,7 +87,7 @@ notebooks: env ## run the notebooks of PROFILE; what is up to date is skipped
 	@$(BIN)/provlab reproduce $(PLAN) --output $(BUILD)/book/experiments $(if $(YES),--yes) $(if $(BETWEEN),--between "$(BETWEEN)")
 
 preview: env ## build the book of PROFILE as far as it has come, into _build/html
-	@$(BIN)/python book/preview.py $(BUILD) _build/html
+	@$(BIN)/python book/preview.py $(BUILD) $(BOOK)
 
 # the second make sees the notebooks that the first one made
 pages: notebooks

@@ -41,7 +41,8 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("PROVLAB_RESULTS", str(tmp_path_factory.mktemp("results")))
         patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
         patch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-        for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN", "PROVLAB_ZOO_EDITION", "PROVLAB_DEBUG"):
+        of_user = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_TOKEN")
+        for name in (*of_user, "PROVLAB_ZOO_EDITION", "PROVLAB_DRAW", "PROVLAB_DEBUG"):
             patch.delenv(name, raising=False)
         yield
 

@@ -99,6 +99,28 @@ def test_models_stand_in_the_order_of_the_tree(tiny):
     assert backwards == ["other", "root", "child", "leak", "grandchild", "merged"]  # parents moved forward
 
 
+def test_a_draw_moves_every_seed_of_the_zoo_and_nothing_else(monkeypatch):
+    published = reading.families()
+    monkeypatch.setenv(reading.DRAW_VARIABLE, "0")
+    assert reading.families() == published
+    monkeypatch.setenv(reading.DRAW_VARIABLE, "7")
+    drawn = reading.families()
+    for name, recipe in published.items():
+        order = recipe.order_seed and recipe.order_seed + 700_000
+        assert drawn[name] == replace(recipe, seed=recipe.seed + 700_000, order_seed=order), name
+    # a quantised or pruned child has its parent's address in its own, so that all of them are other models
+    assert not {recipes.address(name, drawn) for name in drawn} & {
+        recipes.address(name, published) for name in published
+    }
+
+
+@pytest.mark.parametrize("draw", ["-1", "10000", "2.5", "x"])
+def test_what_is_no_draw_is_refused(monkeypatch, draw):
+    monkeypatch.setenv(reading.DRAW_VARIABLE, draw)
+    with pytest.raises(ParameterError, match=f"a draw is a whole number from 0 to 9999, not '{draw}'"):
+        reading.families()
+
+
 CHILD = "child: {kind: tuned, parent: root, seed: 2, mixture: {chat: 1.0}}"
 
 

@@ -15,6 +15,10 @@ from provlab.zoo.recipes import Recipe, parse
 
 FAMILIES = Path(__file__).with_name("families.yml")
 EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
+DRAW_VARIABLE = "PROVLAB_DRAW"
+#: how far the seeds of two draws lie apart, of recipes and of notebooks: far more than any of them counts up
+BETWEEN_DRAWS = 100_000
+_DRAWS = 10_000  # so that all seeds stay below 2^32
 _LONGEST_SERIES = 99
 
 
@@ -23,8 +27,25 @@ def default_edition() -> str:
     return os.environ.get(EDITION_VARIABLE) or "default"
 
 
+def current_draw() -> int:
+    """Return the draw of the world, from ``$PROVLAB_DRAW``; 0 is that of the published study.
+
+    A draw enters every seed: of the zoo's weights and their order of data (`families`), and of each notebook. Two draws
+    are the same study on two worlds that share no random number.
+
+    Raises
+    ------
+    ParameterError
+        If the variable holds no whole number from 0 to 9999.
+    """
+    text = os.environ.get(DRAW_VARIABLE) or "0"
+    if not text.isdecimal() or int(text) >= _DRAWS:
+        raise ParameterError(f"a draw is a whole number from 0 to {_DRAWS - 1}, not {text!r} ({DRAW_VARIABLE})")
+    return int(text)
+
+
 def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recipe]:
-    """Read the recipes of an edition, in the order of the file, parents before children.
+    """Read the recipes of an edition in the current draw, in the order of the file, parents before children.
 
     Parameters
     ----------
@@ -37,15 +58,15 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
     Raises
     ------
     ParameterError
-        If the edition is unknown, or a recipe has an unknown, missing or ill-typed key.
+        If the edition or the draw is none, or a recipe has an unknown, missing or ill-typed key.
     ZooError
         If a parent is missing, or the parents make a circle.
     """
-    return dict(_read(edition, path, path.stat().st_mtime_ns))
+    return dict(_read(edition, current_draw(), path, path.stat().st_mtime_ns))
 
 
 @functools.cache  # each model that is opened by its name asks for all recipes
-def _read(edition: str, path: Path, _changed: int) -> Mapping[str, Recipe]:
+def _read(edition: str, draw: int, path: Path, _changed: int) -> Mapping[str, Recipe]:
     """Read a file that has not changed since."""
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     for part in ("editions", "defaults", "models"):
@@ -59,7 +80,7 @@ def _read(edition: str, path: Path, _changed: int) -> Mapping[str, Recipe]:
         fields = fields if isinstance(fields, dict) else {}
         defaults = {**content["defaults"].get("all", {}), **content["defaults"].get(str(fields.get("kind")), {})}
         for name, recipe in _series(entry, {"parent": None, **defaults, **fields}, edition):
-            recipes[name] = _scaled(parse({"name": name, **recipe}), scale)
+            recipes[name] = _drawn(_scaled(parse({"name": name, **recipe}), scale), draw)
     return _with_architectures(in_order(recipes))
 
 
@@ -97,6 +118,13 @@ def _scaled(recipe: Recipe, scale: float) -> Recipe:
     steps = max(least, round(recipe.steps * scale))
     stop = recipe.stop_after and max(1, round(recipe.stop_after * scale))
     return replace(recipe, steps=steps, stop_after=stop)
+
+
+def _drawn(recipe: Recipe, draw: int) -> Recipe:
+    """Move the seeds of a recipe to those of a draw."""
+    order = recipe.order_seed
+    further = draw * BETWEEN_DRAWS
+    return replace(recipe, seed=recipe.seed + further, order_seed=order if order is None else order + further)
 
 
 def _with_architectures(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:

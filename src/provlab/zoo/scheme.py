@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import cache
 
 from provlab import zoo
 from provlab.errors import ParameterError, ProvlabError
@@ -77,13 +76,8 @@ def recipe_of(source: str) -> Recipe | None:
 
 
 def recipes_of(edition: str) -> dict[str, Recipe]:
-    """Recipes of an edition, the default one if it is empty, read once."""
-    return _read_recipes(edition or zoo.default_edition())
-
-
-@cache
-def _read_recipes(edition: str) -> dict[str, Recipe]:
-    return zoo.families(edition)
+    """Recipes of an edition, the default one if it is empty."""
+    return zoo.families(edition or zoo.default_edition())
 
 
 def tree_order(parents: Mapping[str, str | None]) -> list[str]:

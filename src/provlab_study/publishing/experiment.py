@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import Any, TypeVar, cast
 
-from provlab import provenance, schema, studying
+from provlab import provenance, schema, studying, zoo
 from provlab.engine.pairs import open_models
 from provlab.errors import InputError, ParameterError
 from provlab.report.lineage import Lineage
@@ -97,6 +97,10 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     emptied = left_out(name, declared, parameters)
     parameters |= emptied
     cast(dict[str, Any], namespace).update(emptied)
+    draw = zoo.current_draw()
+    if "seed" in parameters:  # the cells read it by its name
+        parameters["seed"] += draw * zoo.BETWEEN_DRAWS
+        cast(dict[str, Any], namespace)["seed"] = parameters["seed"]
     profile = checked_profile(parameters.get("profile", "default"))
     stamp = os.environ.get(STUDY_RUN)
     store = Results(provenance.results_root() / profile, own=stamp is None)
@@ -104,8 +108,8 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     own = () if of_study else tuple(of_ones_own(declared, parameters))
     if own:
         check_lineage(str(parameters.get("lineage", "")), own)
-    run = Run(name, parameters, store, stamp, own=own)
-    print(f"{name}: seed {run.seed}, profile {profile}")  # noqa: T201
+    run = Run(name, parameters, store, stamp, own=own, draw=draw)
+    print(f"{name}: seed {run.seed}, profile {profile}{f', draw {draw}' * bool(draw)}")  # noqa: T201
     if emptied:
         print(f"{', '.join(emptied)}: left out, since models of your own were given and these were not")  # noqa: T201
     return run
@@ -133,6 +137,8 @@ class Run:
         Models that a reader gave in place of the study's.
     answers : list of str
         What was `found` of them, beside the studies, in a sentence each.
+    draw : int
+        Of the world, see `provlab.zoo.current_draw`; it is in the seed already.
     """
 
     name: str
@@ -145,6 +151,7 @@ class Run:
     judgements: dict[str, ClaimStatus] = field(default_factory=dict)
     own: tuple[str, ...] = ()
     answers: list[str] = field(default_factory=list)
+    draw: int = 0
 
     def require(self, holds: bool, needs: str) -> None:
         """Stop before anything is computed unless the page has what it needs.
@@ -309,6 +316,7 @@ class Run:
             "stamp": self.stamp,
             "parameters": self.parameters,
             "seed": self.seed,
+            "draw": self.draw,
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
             "seconds": round(time.time() - self.started, 1),
             "machine": provenance.processor(),
@@ -414,6 +422,7 @@ class Footer:
         return [
             ("Profile", experiment["profile"]),
             ("Seed", str(experiment["seed"])),
+            ("Draw", str(experiment.get("draw", 0))),
             ("Parameters", "; ".join(f"{key} = {_short(value)}" for key, value in shown.items()) or "none"),
             ("Duration", f"{experiment['seconds']:,.1f} s"),
             ("Finished", experiment["finished"]),

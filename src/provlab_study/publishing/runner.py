@@ -23,7 +23,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
 
-from provlab import provenance
+from provlab import provenance, zoo
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
 from provlab.processes import LARGE_PAGES, starting_with
@@ -63,7 +63,7 @@ def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     code = code_of(notebook)
     # an experiment judges its own claims; what is none shows those of all
     library = reached(code, {path.stem} if FINISHES in code else None)
-    return digest([cells, dict(parameters), library, provenance.versions(), inputs])
+    return digest([cells, dict(parameters), library, provenance.versions(), inputs, zoo.current_draw()])
 
 
 def code_of(notebook: nbformat.NotebookNode) -> str:

@@ -54,6 +54,17 @@ def test_begin_without_parameters_takes_the_defaults(results):
     assert run.store == Results(results / "default", own=True)
 
 
+def test_a_draw_moves_the_seed_of_a_notebook_in_its_cells_and_its_record(results, monkeypatch, capsys):
+    monkeypatch.setenv("PROVLAB_DRAW", "12")
+    cells = namespace()
+    run = begin("tree", cells)
+    assert cells["seed"] == run.seed == 1_200_003
+    assert capsys.readouterr().out == "tree: seed 1200003, profile own, draw 12\n"
+    run.finish()
+    record = Results(results / "own", own=True).experiment("tree")
+    assert (record["draw"], record["seed"]) == (12, 1_200_003)
+
+
 def test_begin_refuses_what_was_injected_and_is_not_declared():
     injected = f"{INJECTED}\nseed = 5\nmodel = ['a']\nnoise = 1"
     with pytest.raises(ParameterError, match="tree has no parameter model, noise; it has models, profile, quick"):
