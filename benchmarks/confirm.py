@@ -1,0 +1,46 @@
+"""Freeze the rules of all claims, and judge them on fresh draws of the whole study.
+
+    python benchmarks/confirm.py freeze           # once, when all rules stand; commit it before any fresh draw
+    make reproduce DRAW=N                         # N: one of the draws that this prints
+    python benchmarks/confirm.py add _results/draw-N/default
+
+Rows go into ``confirmation.csv`` of the study, which the scoreboard shows.
+"""
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from provlab import provenance
+from provlab.errors import InputError
+from provlab_study.publishing.confirmation import Frozen, judged_on, read_table, write_table
+from provlab_study.publishing.results import Results
+from provlab_study.publishing.rules import rule_digests
+
+PROFILE = "default"
+
+
+def main(verb: str, folder: str = "") -> None:
+    """Do what the verb says."""
+    now = rule_digests(PROFILE)
+    if verb == "freeze":
+        commit = provenance.commit()
+        if commit is None or "+" in commit:
+            raise InputError("rules are frozen on a commit: commit what changed")
+        frozen = Frozen(f"{datetime.now(UTC):%Y-%m-%d}", commit, PROFILE, now)
+        frozen.write()
+        print(f"{len(now)} rules frozen; the fresh draws are {', '.join(map(str, frozen.draws))}")
+    elif verb == "add":
+        frozen_rules = Frozen.read()
+        if frozen_rules is None:
+            raise InputError("no rules are frozen: python benchmarks/confirm.py freeze")
+        rows = judged_on(Results(Path(folder)), frozen_rules, now)
+        others = [row for row in read_table() if (row.claim, row.draw) not in {(new.claim, new.draw) for new in rows}]
+        write_table([*others, *rows])
+        print(f"{len(rows)} claims judged on draw {rows[0].draw}: {sum(row.holds for row in rows)} hold")
+    else:
+        raise InputError(f"freeze, or add FOLDER, not {verb}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,206 @@
+"""Rules that were frozen, and what fresh draws of the whole study said of them.
+
+``frozen.toml`` holds the digest of each claim's rule (`rules`) on the day when all rules stood, and the numbers of the
+fresh draws: they follow from these digests, so that nobody could have chosen them. ``confirmation.csv`` holds a row for
+each claim and draw that was judged afterwards. A row counts while its rule is the frozen one and the claim's rule of
+today: a rule that changes puts its claim back by itself.
+"""
+
+import csv
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from scipy import stats
+
+from provlab.errors import InputError
+from provlab.files import atomic_file, digest
+from provlab_study.publishing import claims
+from provlab_study.publishing.evidence import HOLDS, HOLDS_POST_HOC, NOT_RUN
+from provlab_study.publishing.results import Results
+from provlab_study.publishing.rules import rule_digests
+
+FROZEN = Path(__file__).with_name("frozen.toml")
+TABLE = Path(__file__).with_name("confirmation.csv")
+FRESH = 5  # draws of the whole study
+LEVEL = 0.05
+#: a claim is confirmed where it holds in more than this share of worlds, at `LEVEL`: by all of 5 draws, or 7 of 8
+SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """What was written before any fresh draw was judged.
+
+    Attributes
+    ----------
+    day, commit, profile
+        When, on which code, and of which profile.
+    rules : mapping
+        Digest of each claim's rule, by the claim's id.
+    """
+
+    day: str
+    commit: str
+    profile: str
+    rules: Mapping[str, str]
+
+    @property
+    def draws(self) -> tuple[int, ...]:
+        """Numbers of the fresh draws, from 1 to 9999, all different; they follow from the rules."""
+        drawn: dict[int, None] = {}
+        for i in range(10 * FRESH):
+            drawn[int(digest([dict(self.rules), i]), 16) % 9999 + 1] = None
+        return tuple(drawn)[:FRESH]
+
+    @classmethod
+    def read(cls, path: Path = FROZEN) -> "Frozen | None":
+        """Read the file; None where no rules are frozen."""
+        return cls(**tomllib.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+    def write(self, path: Path = FROZEN) -> None:
+        """Write the file; one that is there is kept, since rows were judged by it.
+
+        Raises
+        ------
+        InputError
+            If rules are frozen already.
+        """
+        if path.exists():
+            raise InputError(f"rules are frozen in {path}, since {self.read(path)!s}; rows were judged by them")
+        lines = [f'{name} = "{getattr(self, name)}"' for name in ("day", "commit", "profile")]
+        rules = [f'{claim} = "{rule}"' for claim, rule in self.rules.items()]
+        with atomic_file(path) as temporary:
+            temporary.write_text("\n".join([*lines, "", "[rules]", *rules, ""]), encoding="utf-8")
+
+    def __str__(self) -> str:
+        """The day and the commit."""
+        return f"{self.day}, commit {self.commit[:9]}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One claim, judged on one fresh draw."""
+
+    claim: str
+    draw: int
+    status: str
+    ours: str
+    margin: str
+    rule: str
+    commit: str
+    machine: str
+    finished: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the claim holds on this draw; a rule settled after a look at draw 0 was settled before this one."""
+        return self.status in (HOLDS, HOLDS_POST_HOC)
+
+
+def read_table(path: Path = TABLE) -> list[Row]:
+    """All rows; none where there is no table."""
+    if not path.exists():
+        return []
+    with path.open(newline="", encoding="utf-8") as stream:
+        return [Row(**{**row, "draw": int(row["draw"])}) for row in csv.DictReader(stream)]  # type: ignore[arg-type]
+
+
+def write_table(rows: Iterable[Row], path: Path = TABLE) -> None:
+    """Write rows by claim and draw."""
+    order = [claim["id"] for claim in claims.load_claims()]
+    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, [field.name for field in fields(Row)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in sorted(rows, key=lambda row: (order.index(row.claim), row.draw)))
+
+
+def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Row]:
+    """Rows of the fresh draw that a results folder holds; `now` has the rules' digests of today.
+
+    Raises
+    ------
+    InputError
+        If the records are not of one draw, that is none of the fresh ones, or a rule is not the frozen one.
+    """
+    runs = {run["name"]: run for run in store.experiments()}
+    found = sorted({int(run.get("draw", 0)) for run in runs.values()})
+    if len(found) != 1 or found[0] not in frozen.draws:
+        raise InputError(
+            f"{store.root} holds records of the draws {', '.join(map(str, found)) or 'none'}; "
+            f"one of the fresh ones is asked for: {', '.join(map(str, frozen.draws))}"
+        )
+    if changed := [claim for claim, rule in frozen.rules.items() if now.get(claim) != rule]:
+        raise InputError(f"the rules of {', '.join(changed)} are not those frozen on {frozen}")
+    rows = []
+    for claim in claims.evaluate(store):
+        if claim["id"] in frozen.rules and claim["experiment"] in runs:
+            run = runs[claim["experiment"]]
+            made = {"commit": run["commit"] or "", "machine": run["machine"], "finished": run["finished"]}
+            said = {key: claim[key] for key in ("status", "ours", "margin")}
+            rows.append(Row(claim["id"], found[0], rule=frozen.rules[claim["id"]], **said, **made))
+    return rows
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """What fresh draws said of one claim.
+
+    Attributes
+    ----------
+    rows : tuple of Row
+        Judged by the rule that was frozen and still stands.
+    changed : bool
+        Whether the claim's rule is not the frozen one: its rows do not count.
+    """
+
+    rows: tuple[Row, ...]
+    changed: bool = False
+
+    @property
+    def held(self) -> int:
+        """In how many draws the claim holds."""
+        return sum(row.holds for row in self.rows)
+
+    @property
+    def tried(self) -> int:
+        """In how many draws it could be judged."""
+        return sum(row.status != NOT_RUN for row in self.rows)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Exact 90% interval (Clopper and Pearson, 1934) of the share of worlds in which the claim holds."""
+        k, n = self.held, self.tried
+        low = float(stats.beta.ppf(LEVEL, k, n - k + 1)) if k else 0.0
+        high = float(stats.beta.ppf(1 - LEVEL, k + 1, n - k)) if k < n else 1.0
+        return low, high
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether it holds in more than `SHARE` of worlds, at `LEVEL`."""
+        return bool(self.tried) and self.interval[0] > SHARE
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.changed:
+            return "its rule changed after rules were frozen"
+        return f"holds in {self.held} of {self.tried} fresh draws" if self.tried else "no fresh draw was judged"
+
+
+def confirmations(frozen: Frozen | None, rows: Iterable[Row], now: Mapping[str, str]) -> dict[str, Confirmation]:
+    """What fresh draws said of each claim, by its id, under the rules of `now`."""
+    kept: dict[str, list[Row]] = {claim: [] for claim in now}
+    rules = frozen.rules if frozen else {}
+    for row in rows:
+        if now.get(row.claim) == row.rule == rules.get(row.claim):
+            kept[row.claim].append(row)
+    return {
+        claim: Confirmation(tuple(kept[claim]), frozen is not None and rules.get(claim) != rule)
+        for claim, rule in now.items()
+    }
+
+
+def of_study(profile: str = "default") -> dict[str, Confirmation]:
+    """What the project's table says of each claim, under the rules as they stand."""
+    return confirmations(Frozen.read(), read_table(), rule_digests(profile))

@@ -1,0 +1,114 @@
+"""Fresh draws confirm a claim under a rule that was frozen before them, and no longer when its rule changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from provlab.errors import InputError
+from provlab_study.publishing.confirmation import (
+    Confirmation,
+    Frozen,
+    Row,
+    confirmations,
+    judged_on,
+    read_table,
+    write_table,
+)
+from provlab_study.publishing.evidence import HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD
+from provlab_study.publishing.results import Results
+
+FROZEN = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I4": "four"})
+
+
+def row(claim="I1", draw=5, status="holds", rule="one"):
+    return Row(claim, draw, status, "0.051", "far", rule, "b" * 40, "a machine", "2026-01-02")
+
+
+def rows(*statuses):
+    return tuple(row(draw=draw, status=status) for draw, status in enumerate(statuses, 1))
+
+
+def test_fresh_draws_follow_from_the_rules_and_from_nothing_else():
+    assert len(set(FROZEN.draws)) == 5
+    assert all(0 < draw < 10_000 for draw in FROZEN.draws)
+    assert replace(FROZEN, day="2026-02-02", commit="c" * 40).draws == FROZEN.draws
+    assert replace(FROZEN, rules={**FROZEN.rules, "I4": "another"}).draws != FROZEN.draws
+
+
+def test_frozen_rules_are_written_once(tmp_path):
+    path = tmp_path / "frozen.toml"
+    assert Frozen.read(path) is None
+    FROZEN.write(path)
+    assert Frozen.read(path) == FROZEN
+    with pytest.raises(InputError, match=r"rules are frozen in .* since 2026-01-01, commit aaaaaaaaa"):
+        replace(FROZEN, rules={}).write(path)
+    assert Frozen.read(path) == FROZEN
+
+
+@pytest.mark.parametrize(
+    ("statuses", "confirmed"),
+    [
+        (["holds"] * 4, False),  # 0.473 of worlds at least
+        (["holds"] * 5, True),  # 0.549
+        ([HOLDS_POST_HOC] * 5, True),  # settled after draw 0, before these
+        (["holds"] * 5 + [NOT_RUN], True),
+        (["holds"] * 6 + ["fails"], False),  # 0.479
+        (["holds"] * 7 + [WITHIN_SPREAD], True),  # 0.529
+        ([NOT_RUN] * 5, False),
+        ([], False),
+    ],
+)
+def test_confirmed_is_more_than_half_of_all_worlds(statuses, confirmed):
+    assert Confirmation(rows(*statuses)).confirmed == confirmed
+
+
+def test_a_claim_whose_rule_changed_has_no_rows(tmp_path):
+    table = [row(draw=draw) for draw in range(5)] + [row("I4", draw, rule="four") for draw in range(5)]
+    as_it_was = confirmations(FROZEN, table, {"I1": "one", "I4": "four"})
+    assert all(one.confirmed and not one.changed for one in as_it_was.values())
+    now = confirmations(FROZEN, table, {"I1": "one", "I4": "laxer", "O9": "new"})
+    assert now["I1"].confirmed
+    assert (now["I4"].rows, now["I4"].confirmed, str(now["I4"])) == (
+        (),
+        False,
+        "its rule changed after rules were frozen",
+    )
+    assert now["O9"].changed  # a claim that came later
+    # and rows that were judged by another rule than the frozen one never count
+    assert confirmations(FROZEN, [row(rule="laxer")] * 5, {"I1": "laxer", "I4": "four"})["I1"].rows == ()
+
+
+def test_the_table_keeps_its_rows(tmp_path):
+    path = tmp_path / "confirmation.csv"
+    assert read_table(path) == []
+    write_table([row("I4", 7), row("I1", 9), row("I1", 2)], path)
+    assert [(one.claim, one.draw) for one in read_table(path)] == [("I1", 2), ("I1", 9), ("I4", 7)]
+    assert read_table(path)[0] == row("I1", 2)
+
+
+def experiment(draw):
+    verdict = {"status": "holds", "ours": "0.051", "why": "", "margin": "far", "replicates": ""}
+    return {
+        "name": "exchangeability",
+        "profile": "default",
+        "pairs": [],
+        "measurements": {},
+        "judgements": {"I1": verdict},
+        "draw": draw,
+        "commit": "b" * 40,
+        "machine": "a machine",
+        "finished": "2026-01-02",
+    }
+
+
+def test_only_a_fresh_draw_under_the_frozen_rules_is_judged(tmp_path):
+    fresh = FROZEN.draws[0]
+    store = Results(tmp_path)
+    store.put_experiment("exchangeability", experiment(fresh))
+    now = dict(FROZEN.rules)
+    assert judged_on(store, FROZEN, now) == [row(draw=fresh)]
+    with pytest.raises(InputError, match="the rules of I4 are not those frozen on 2026-01-01"):
+        judged_on(store, FROZEN, {**now, "I4": "laxer"})
+    store.put_experiment("exchangeability", experiment(0))
+    with pytest.raises(InputError, match="holds records of the draws 0; one of the fresh ones is asked for"):
+        judged_on(store, FROZEN, now)

@@ -1,0 +1,99 @@
+"""The digest of a claim's rule changes with the rule, and with nothing else."""
+
+import importlib
+import sys
+import textwrap
+
+import pytest
+
+from provlab_study.publishing import claims, rules
+
+RULE = """
+    from collections.abc import Sequence
+    from provlab.inference import pvalues
+    from provlab_study.publishing import evidence
+
+    BAR = 0.5
+    UNUSED = 1
+
+    def judged(values: "Sequence[float]") -> bool:
+        '''Whether it holds.'''
+        from provlab_study.publishing.claims import words
+        return helper(values) < BAR and bool(evidence.Bar) and bool(words)
+
+    def helper(values):
+        return sum(values)  # in floats
+
+    def other():
+        return pvalues.holm([0.0])
+"""
+
+
+@pytest.fixture
+def digest_of(tmp_path, monkeypatch):
+    """Return a function that takes the text of a module of the project and gives the digests of its `judged`."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(rules, "_PACKAGES", ("provlab", "provlab_study", "a_chapter"))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def digests(text):
+        for name in [name for name in sys.modules if name.startswith("a_chapter")]:
+            del sys.modules[name]
+        (tmp_path / "a_chapter.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        importlib.invalidate_caches()
+        rules._read.cache_clear()
+        return rules.code_of_rule(importlib.import_module("a_chapter").judged)
+
+    yield digests
+    sys.modules.pop("a_chapter", None)
+    rules._read.cache_clear()
+
+
+def test_a_rule_is_what_its_predicate_reaches_by_name(digest_of):
+    reached = digest_of(RULE)
+    assert {"a_chapter.judged", "a_chapter.helper", "a_chapter.BAR"} <= set(reached)
+    assert {"provlab_study.publishing.evidence.Bar", "provlab_study.publishing.claims.words"} <= set(reached)
+    assert not {"a_chapter.other", "a_chapter.UNUSED"} & set(reached)
+    assert not any(name.startswith("provlab.inference.pvalues.holm") for name in reached)
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("'''Whether it holds.'''", "'''Another docstring.'''"),
+        ("  # in floats", ""),
+        ('"Sequence[float]"', "object"),
+        ("UNUSED = 1", "UNUSED = 2"),
+        ("[0.0]", "[-1.0]"),
+    ],
+)
+def test_words_and_what_is_not_reached_do_not_count(digest_of, was, becomes):
+    assert was in RULE
+    assert digest_of(RULE.replace(was, becomes)) == digest_of(RULE)
+
+
+@pytest.mark.parametrize(("was", "becomes"), [("BAR = 0.5", "BAR = 0.6"), ("< BAR", "<= BAR"), ("sum(", "max(")])
+def test_a_bar_a_comparison_or_a_helper_counts(digest_of, was, becomes):
+    assert was in RULE
+    assert digest_of(RULE.replace(was, becomes)) != digest_of(RULE)
+
+
+def test_a_claims_words_bars_and_budgets_count(monkeypatch):
+    claim = next(claim for claim in claims.load_claims() if claim["id"] == "I1")
+    before = rules.rule_digest(claim, "default")
+    assert rules.rule_digest(dict(claim), "default") == before
+    assert rules.rule_digest({**claim, "statement": claim["statement"] + " mostly"}, "default") != before
+    assert rules.rule_digest({**claim, "predicate": {**claim["predicate"], "smallest": 0.5}}, "default") != before
+    assert rules.rule_digest({**claim, "settled": {"rule": "a word about its history"}}, "default") == before
+    monkeypatch.setattr(rules, "_plan", lambda profile: [{"notebook": "exchangeability", "parameters": {"n_pairs": 3}}])
+    rules._budgets.cache_clear()
+    try:
+        assert rules.rule_digest(claim, "default") != before
+    finally:
+        rules._budgets.cache_clear()
+
+
+def test_every_claim_has_a_rule():
+    found = rules.rule_digests("default")
+    assert set(found) == {claim["id"] for claim in claims.load_claims() if "default" in claim["profiles"]}
+    assert len(set(found.values())) == len(found)
