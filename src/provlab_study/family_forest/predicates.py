@@ -3,19 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from scipy import stats
-
 from provlab.forest.result import DESCENDS, NOT_GIVEN, ROWS
 from provlab_study.family_forest.measure import MISSED, Judged
 from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
 
 Rows = Sequence[Mapping[str, Any]]
-
-
-def _bar(what: str, k: int, n: int, at: float, *, above: bool) -> Bar:
-    """A share with its exact 95% interval."""
-    low, high = stats.binomtest(k, n).proportion_ci()
-    return Bar(what, [k / n], at, above=above, interval=(float(low), float(high)))
 
 
 def families_apart(families: Mapping[str, Any], *, level: float, joined: float) -> ClaimStatus:
@@ -30,8 +22,8 @@ def families_apart(families: Mapping[str, Any], *, level: float, joined: float) 
     )
     problems = [(counts["glued"] > 0, f"{counts['glued']} pairs of independent models are in one family")]
     bars = [
-        _bar("share of draws with a wrong join", errors, draws, level, above=False),
-        _bar("share of related pairs in one family", together, related, joined, above=True),
+        Bar.share("share of draws with a wrong join", errors, draws, level),
+        Bar.share("share of related pairs in one family", together, related, joined, above=True),
     ]
     return judge(ours, f"no independent models in one family, wrong joins within {level:g}", problems, bars)
 
@@ -49,8 +41,8 @@ def edges_right(judged: Rows, *, share: float, spoken: float, least: int, forged
         f"{sum(row.right for row in rows)} over all of {len({row.arm for row in rows})} arms"
     )
     bars = [
-        _bar("share of edges right", right, len(drawn), share, above=True),
-        _bar("share of true edges on which rows speak, and rightly", right, true, spoken, above=True),
+        Bar.share("share of edges right", right, len(drawn), share, above=True),
+        Bar.share("share of true edges on which rows speak, and rightly", right, true, spoken, above=True),
     ]
     return judge(ours, f"above {share:g} of the edges, and above {spoken:g} of the true ones", bars=bars)
 
@@ -73,11 +65,13 @@ def descent_right(kin: Rows, *, wrong: float, said: float, missing: float, least
         f"parent and child say it; {given} of {len(left_out)} wrong where the parent is said to be missing"
     )
     bars = [
-        _bar("share of edges that say descends and are wrong", errors, len(shown), wrong, above=False),
-        _bar("share of edges of parent and child that say it", len(shown) - errors, max(true, 1), said, above=True),
+        Bar.share("share of edges that say descends and are wrong", errors, len(shown), wrong),
+        Bar.share(
+            "share of edges of parent and child that say it", len(shown) - errors, max(true, 1), said, above=True
+        ),
     ]
     if left_out:
-        bars.append(_bar("share wrong where it is said to be missing", given, len(left_out), missing, above=False))
+        bars.append(Bar.share("share wrong where it is said to be missing", given, len(left_out), missing))
     return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=bars)
 
 
@@ -91,8 +85,8 @@ def directions_right(judged: Rows, *, wrong: float, answered: float, arms: Seque
     errors, answers = sum(not row.forward for row in clock), sum(row.directed == ROWS for row in questions)
     ours = f"{errors} of {len(clock)} directions wrong; {answers} of {len(questions)} answered in {len(arms)} arms"
     bars = [
-        _bar("share of directions by the clock that are wrong", errors, len(clock), wrong, above=False),
-        _bar("share answered", answers, len(questions), answered, above=True),
+        Bar.share("share of directions by the clock that are wrong", errors, len(clock), wrong),
+        Bar.share("share answered", answers, len(questions), answered, above=True),
     ]
     return judge(ours, f"at most {wrong:g} wrong, above {answered:g} answered", bars=bars)
 

@@ -80,7 +80,7 @@ def units_recovered(units: Sequence[Mapping[str, Any]], *, precision: float, rec
         Bar(
             "precision of the exact place", [placed / called if called else 0.0], precision, above=True, interval=exact
         ),
-        Bar("recall", [placed / kept], recall, above=True, interval=calibration.size_interval(placed, kept)),
+        Bar.share("recall", placed, kept, recall, above=True),
     )
     ours = (
         f"precision {bars[0].values[0]:.3f}, recall {bars[1].values[0]:.2f} over {kept:,} kept units of {len(rows)} "

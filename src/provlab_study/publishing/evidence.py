@@ -1,5 +1,6 @@
 """Input and output of a function that judges a claim: records of one experiment, bars, and a verdict."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,6 +78,8 @@ class Bar:
         Whether values must be above the bar; otherwise below.
     interval : pair of float
         The 95% interval of a single value that was estimated from draws: its spread.
+    trials : int
+        Of a single value that is a share (`share` makes such bars): how many trials it is a share of.
     """
 
     what: str
@@ -84,6 +87,13 @@ class Bar:
     at: float
     above: bool = False
     interval: tuple[float, float] | None = None
+    trials: int | None = None
+
+    @classmethod
+    def share(cls, what: str, k: int, n: int, at: float, *, above: bool = False) -> "Bar":
+        """Make the bar of `k` of `n` trials, with the exact 95% interval of their share (Clopper and Pearson, 1934)."""
+        low, high = stats.binomtest(k, n).proportion_ci(0.95)
+        return cls(what, [k / n], at, above=above, interval=(float(low), float(high)), trials=n)
 
     def __post_init__(self) -> None:
         if not len(self.values):
@@ -117,6 +127,15 @@ class Bar:
             return FAILS
         least = self._beyond(self.interval).min() if self.interval else self.middle - self.spread
         return HOLDS if least > 0 and self.held == len(self.values) else WITHIN_SPREAD
+
+    @property
+    def too_few(self) -> str:
+        """Of a share whose trials could not pass if none went wrong: how many there are and are needed, in words."""
+        if self.trials is None:
+            return ""
+        right = self.at if self.above else 1 - self.at
+        needed = math.floor(math.log(0.025) / math.log(right)) + 1 if 0 < right < 1 else 0
+        return f"too few trials, {self.trials} of {needed}" if self.trials < needed else ""
 
     @property
     def margin(self) -> str:
@@ -247,19 +266,24 @@ def judge(ours: str, why: str, problems: Sequence[tuple[bool, str]] = (), bars: 
     faults = [text for there, text in problems if there]
     faults += [f"{bar.margin}, on the wrong side" for bar in bars if bar.status == FAILS]
     near = [
-        f"{bar.margin}: its interval, or a replicate, is on the other side"
+        f"{bar.margin}: {bar.too_few or 'its interval, or a replicate, is on the other side'}"
         for bar in bars
         if bar.status == WITHIN_SPREAD
     ]
     replicated = [bar for bar in bars if len(bar.values) > 1]
-    shown = bars if len(bars) <= MOST_SHOWN else [bar for bar in bars if bar.status != HOLDS]
-    margins = [bar.margin for bar in shown] or [f"all {len(bars)} values are beyond their bars"] * bool(bars)
+    shown, of = list(bars), ""
+    if len(bars) > MOST_SHOWN:
+        nearest = min(bars, key=lambda bar: bar.middle / (abs(bar.at) or 1))
+        shown, of = [bar for bar in bars if bar.status != HOLDS], f"of {len(bars)}: "
+        if not shown:
+            shown, of = [nearest], f"nearest of {len(bars)}: "
+    margins = [bar.margin for bar in shown]
     least = min(replicated, key=lambda bar: bar.held / len(bar.values), default=None)
     return ClaimStatus(
         FAILS if faults else WITHIN_SPREAD if near else HOLDS,
         ours,
         "; ".join(faults or near) or why,
-        margin="; ".join(margins),
+        margin=of + "; ".join(margins) if margins else "",
         replicates=f"{least.held} of {len(least.values)}" if least else "",
     )
 

@@ -112,3 +112,24 @@ def test_a_box_of_a_claim_folds_reasons_and_never_those_of_a_failure():
     opened, folded = shown(WITHIN_SPREAD, **words)
     assert "the reason" in opened
     assert "the margin" in folded
+
+
+def test_a_share_that_no_result_could_pass_says_how_many_trials_it_needs():
+    """Without one error in 60 trials the interval of the share of errors ends at 0.06, whatever the truth is."""
+    few = judge("ours", "it holds", bars=[Bar.share("share wrong", 0, 60, 0.01)])
+    assert few.status == WITHIN_SPREAD
+    assert few.why == ("share wrong: 0 (95% interval 0 to 0.06), 0.01 below the bar of 0.01: too few trials, 60 of 368")
+    assert judge("ours", "it holds", bars=[Bar.share("share wrong", 0, 367, 0.01)]).status == WITHIN_SPREAD
+    assert judge("ours", "it holds", bars=[Bar.share("share wrong", 0, 368, 0.01)]).status == HOLDS
+    assert Bar.share("share right", 71, 71, 0.95, above=True).too_few == "too few trials, 71 of 72"
+    assert Bar.share("share right", 72, 72, 0.95, above=True).status == HOLDS
+    # enough trials, and an error: the interval is what is near
+    assert Bar.share("share wrong", 1, 400, 0.01).too_few == ""
+    assert Bar("share wrong", [0.0], 0.01, interval=(0.0, 0.06)).too_few == ""
+
+
+def test_of_many_bars_the_nearest_is_the_margin():
+    bars = [Bar(f"value {i}", [0.1 * i], 1.0) for i in range(6)]
+    assert judge("ours", "it holds", bars=bars).margin == "nearest of 6: value 5: 0.5, 0.5 below the bar of 1"
+    missed = judge("ours", "it holds", bars=[*bars, Bar("the last", [1.5], 1.0)])
+    assert missed.margin == "of 7: the last: 1.5, 0.5 above the bar of 1"
