@@ -7,6 +7,7 @@ from typing import Any
 from provlab.plots import style
 from provlab.plots.style import require
 from provlab_study.publishing.claims import same_records, words
+from provlab_study.publishing.confirmation import LEVEL, SHARE, Confirmation, Frozen
 from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD
 
 # a sign for each status, beside its word, so that colour only repeats what is said
@@ -123,6 +124,44 @@ def _short_row(claim: Mapping[str, Any]) -> str:
         f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}'
         f"<details><summary>{html.escape(ours.split('; ')[0])}</summary><dl>{more}</dl>{link}</details></td></tr>"
     )
+
+
+def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) -> str:
+    """Return what fresh draws of the whole study said of each claim: a row a claim, a column a draw, as HTML.
+
+    Where no rules are frozen, or no draw was judged, a paragraph says so.
+    """
+    if frozen is None:
+        return (
+            f"<p><strong>0 of {len(confirmed)} claims are confirmed.</strong> Their rules are not frozen: each status "
+            "below is that of one draw of the world, and another draw may give another status.</p>"
+        )
+    draws = sorted({row.draw for one in confirmed.values() for row in one.rows})
+    counts = sum(one.confirmed for one in confirmed.values())
+    said = (
+        f"<p><strong>{counts} of {len(confirmed)} claims are confirmed</strong> on {len(draws)} fresh draws of the "
+        f"whole study, under rules that were frozen before ({frozen}): a claim is confirmed where it holds in more "
+        f"than {SHARE:.0%} of worlds, at the level {LEVEL:g}. Draws: {', '.join(map(str, frozen.draws))}.</p>"
+    )
+    if not draws:
+        return said
+    head = "".join(f'<th scope="col">{draw}</th>' for draw in draws)
+    body = "".join(
+        f'<tr><th scope="row">{html.escape(claim)}</th>'
+        + "".join(_drawn({row.draw: row.status for row in one.rows}.get(draw)) for draw in draws)
+        + f"<td>{'confirmed' if one.confirmed else 'not confirmed'}: {html.escape(str(one))}</td></tr>"
+        for claim, one in confirmed.items()
+    )
+    return (
+        f'{said}<table class="provlab-draws"><thead><tr><th scope="col">Claim</th>{head}'
+        f'<th scope="col">Together</th></tr></thead><tbody>{body}</tbody></table>'
+    )
+
+
+def _drawn(status: str | None) -> str:
+    """One claim on one draw; a rule settled after a look at draw 0 was settled before any of these."""
+    status = HOLDS if status == HOLDS_POST_HOC else status or NOT_RUN
+    return f'<td class="{_class(status)}"><span class="status">{SIGNS[status][0]} {words(status)}</span></td>'
 
 
 def tiles(claims: Sequence[Mapping[str, Any]]) -> str:

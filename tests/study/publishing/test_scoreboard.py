@@ -11,7 +11,8 @@ from PIL import Image
 
 from provlab.errors import InputError
 from provlab_study.publishing.claims import load_claims
-from provlab_study.publishing.scoreboard import claims_in_short, made_by, scoreboard_table, tiles
+from provlab_study.publishing.confirmation import Confirmation, Frozen, Row
+from provlab_study.publishing.scoreboard import claims_in_short, fresh_draws, made_by, scoreboard_table, tiles
 
 BOOK = Path(__file__).parents[3] / "book"
 
@@ -119,3 +120,27 @@ def test_claims_in_short_fold_out_to_all_that_is_said():
     strip = tiles(claims)
     assert re.findall(r'href="#([^"]+)"', strip) == [f"claim-I{i}" for i in range(1, 6)]
     assert 'aria-label="I1: ' in strip
+
+
+def test_fresh_draws_stand_by_claim_and_draw():
+    assert "<strong>0 of 1 claims are confirmed.</strong> Their rules are not frozen" in fresh_draws(
+        {"I1": Confirmation(())}, None
+    )
+    frozen = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I2": "two"})
+    draws = frozen.draws
+    assert "<table" not in fresh_draws({"I1": Confirmation(())}, frozen)
+    statuses = {"I1": ["holds_post_hoc"] * 5, "I2": ["holds", "fails", "holds", "within_its_spread"]}
+    confirmed = {
+        claim: Confirmation(
+            tuple(Row(claim, n, one, "", "", "", "", "", "") for n, one in zip(draws, of, strict=False))
+        )
+        for claim, of in statuses.items()
+    }
+    table = fresh_draws(confirmed, frozen)
+    assert "<strong>1 of 2 claims are confirmed</strong> on 5 fresh draws" in table
+    assert "(2026-01-01, commit aaaaaaaaa)" in table
+    first, second = re.findall(r'<tr><th scope="row">(.*?)</tr>', table)
+    assert first.count("✓ holds") == 5  # its rule was settled before these draws
+    assert first.endswith("<td>confirmed: holds in 5 of 5 fresh draws</td>")
+    assert [second.count(word) for word in ("✓ holds", "✗ fails", "≈ within its spread", "– not run")] == [2, 1, 1, 1]
+    assert second.endswith("<td>not confirmed: holds in 2 of 4 fresh draws</td>")
