@@ -17,7 +17,7 @@ from provlab_study.publishing.scoreboard import SIGNS, made_by
 
 HERE = Path(__file__).parent / "_assets" / "readme"
 LINE = 0.155  # inches
-STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 1.8, 80  # inches, inches, characters
+STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 3.0, 62  # inches, inches, characters
 WIDTH_OF_LABEL = 112  # characters
 
 

@@ -393,7 +393,10 @@ def test_claims_of_nothing(run, tmp_path):
     status, out, err = run("claims")
     assert (status, err) == (0, "")
     n = len(load_claims())
-    assert out.startswith(f"{n} claims: 0 hold, 0 hold post hoc, 0 within their spread, 0 fail, {n} not run")
+    assert " ".join(out.split()).startswith(
+        f"{n} claims: 0 hold, 0 hold by a bar set after data, "
+        f"0 hold in an experiment changed after data, 0 within their spread, 0 fail, {n} not run"
+    )
     status, out, _ = run("claims", "--json", "-")
     rows = json.loads(out)
     assert len(rows) == n

@@ -122,7 +122,7 @@ def test_an_experiment_is_a_notebook_and_a_folder():
     """Its lines in the profiles and the contents are asked for by tests/book; no other place names a notebook."""
     folders = {path.parent.name for path in SRC.glob("provlab_study/*/*.py")} - {"shared", "publishing", "commands"}
     assert folders <= set(NOTEBOOKS)
-    assert set(NOTEBOOKS) - folders <= {"accusations", "audit", "scoreboard", "status", "two_models"}
+    assert set(NOTEBOOKS) - folders <= {"accusations", "audit", "scoreboard", "status", "two_models", "what_failed"}
     files = [PROJECT / name for name in ("Makefile", "pyproject.toml", "_config.yml", ".ci/run")]
     files += [*PROJECT.glob(".github/workflows/*.yml"), *PROJECT.glob("tests/conftest.py")]
     files += [*PROJECT.glob("tests/helpers/*.py")]

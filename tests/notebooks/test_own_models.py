@@ -72,7 +72,7 @@ WITHOUT = {
     "accusations", "calibration", "distillation", "exchangeability", "iglm", "in_the_wild", "matching_and_pvalues",
     "one_seed", "robust_null", "toy_modulo30",
 }  # fmt: skip
-READING = {"scoreboard", "status"}  # they read what other pages left
+READING = {"scoreboard", "status", "what_failed"}  # they read what other pages left
 #: pages that take models of one's own, and minutes: not run here
 LONG = {"attack_lab", "family_forest", "plagiarism"}
 METHOD = {"further_tests", "how_it_scales"}  # its words explain tests in the phrases of findings

@@ -19,9 +19,11 @@ import yaml
 from provlab.errors import ParameterError
 from provlab.schema import check_keys
 from provlab_study.publishing.evidence import (
+    BAR_SET,
+    EXPERIMENT_CHANGED,
     FAILS,
+    HELD,
     HOLDS,
-    HOLDS_POST_HOC,
     NOT_RUN,
     STATUSES,
     WITHIN_SPREAD,
@@ -33,12 +35,21 @@ from provlab_study.publishing.results import Results
 
 _PLAIN = {"id": str, "paper": str, "statement": str, "source": str, "published": dict}
 _JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
-# settled: a rule chosen, or changed, after a look at our records: the rule, the day of the look and what it showed
+# settled: a rule chosen, or changed, after a look at our records: what was changed, the rule, the day of the look and
+# what it showed
 # trained_once: the models whose training has no replicate, so that the claim stands for one draw of their seeds
 _STANDING = {"settled": dict, "same_records": list[str], "trained_once": str}
-_SETTLED = {"rule": str, "date": date, "look": str}
+_SETTLED = {"changed": str, "rule": str, "date": date, "look": str}
+#: what `changed` may be, and the status that a claim then has where it holds
+CHANGED = {"bar": BAR_SET, "experiment": EXPERIMENT_CHANGED}
 PROFILES = {"smoke", "default", "paper"}
-_COUNTED = {HOLDS: "hold", HOLDS_POST_HOC: "hold post hoc", WITHIN_SPREAD: "within their spread", FAILS: "fail"}
+_COUNTED = {
+    HOLDS: "hold",
+    BAR_SET: "hold by a bar set after data",
+    EXPERIMENT_CHANGED: "hold in an experiment changed after data",
+    WITHIN_SPREAD: "within their spread",
+    FAILS: "fail",
+}
 
 
 def load_claims() -> list[dict[str, Any]]:
@@ -60,6 +71,8 @@ def check_row(row: Mapping[str, Any]) -> None:
     check_keys(what, row, _PLAIN | _JUDGED | _STANDING, _PLAIN | _JUDGED)
     if "settled" in row:
         check_keys(f"{what}: settled", row["settled"], _SETTLED, _SETTLED)
+        if row["settled"]["changed"] not in CHANGED:
+            raise ParameterError(f"{what}: settled: changed must be {' or '.join(CHANGED)}")
 
 
 def predicate(claim: Mapping[str, Any]) -> Callable[..., ClaimStatus]:
@@ -117,11 +130,15 @@ def verdict(claim: Mapping[str, Any], records: Mapping[str, Any], profile: str) 
         judged = predicate(claim)(**records, **bars(claim, profile))
     except OldRecordsError as error:
         return ClaimStatus(NOT_RUN, "", str(error))
-    settled = claim.get("settled")
-    if judged.status != HOLDS or not settled:
+    return _standing(claim, judged)
+
+
+def _standing(claim: Mapping[str, Any], judged: ClaimStatus) -> ClaimStatus:
+    """A verdict with its status as the claim's history has it: of what holds, by which kind of rule."""
+    if not judged.status.startswith(HOLDS):
         return judged
-    note = f"by a rule settled on {settled['date']:%Y-%m-%d}, after records ({settled['look']}): {settled['rule']}"
-    return replace(judged, status=HOLDS_POST_HOC, why=f"{judged.why}; {note}")
+    settled = claim.get("settled")
+    return replace(judged, status=CHANGED[settled["changed"]] if settled else HOLDS)
 
 
 def status_in(claim: Mapping[str, Any], profile: str, judged: ClaimStatus) -> ClaimStatus:
@@ -138,8 +155,9 @@ def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, An
     -------
     list of dict
         Keys: id, paper, status (one of `evidence.STATUSES`), statement, source, published, ours, why, margin,
-        replicates, trained_once (models whose training has no replicate), rule and date (of a rule that was settled
-        after a look, else None), same_records (ids of claims judged from the same records), experiment, profile.
+        replicates, trained_once (models whose training has no replicate), changed, rule, look and date (of a rule that
+        was settled after a look, else None), same_records (ids of claims judged from the same records), experiment,
+        profile.
     """
     kept = {run["name"]: run for run in store.experiments()}
     return [
@@ -157,7 +175,7 @@ def as_row(claim: Mapping[str, Any], judged: ClaimStatus, experiment: Mapping[st
         **asdict(judged),
         "published": published(claim),
         "trained_once": claim.get("trained_once", ""),
-        "rule": settled.get("rule"),
+        **{key: settled.get(key) for key in ("changed", "rule", "look")},
         "date": settled["date"].isoformat() if settled else None,
         "same_records": list(claim.get("same_records", [])),
         "profile": experiment["profile"] if experiment else None,
@@ -170,7 +188,7 @@ def _kept(claim: Mapping[str, Any], experiment: Mapping[str, Any] | None) -> Cla
         return ClaimStatus(NOT_RUN, "", f"make reproduce runs its page, {claim['experiment']}")
     if claim["id"] not in (judgements := experiment.get("judgements", {})):  # none before pages judged
         return ClaimStatus(NOT_RUN, "", "its page kept no judgement of it: run its page again")
-    return ClaimStatus(**judgements[claim["id"]])
+    return _standing(claim, ClaimStatus(**judgements[claim["id"]]))
 
 
 def words(status: str) -> str:
@@ -179,7 +197,7 @@ def words(status: str) -> str:
 
 
 def counted(claims: Sequence[Mapping[str, Any]]) -> str:
-    """How many claims have each status, in words: ``20 hold, 3 hold post hoc, ...``."""
+    """How many claims have each status, in words: ``20 hold, 3 hold by a bar set after data, ...``."""
     statuses = [str(claim["status"]) for claim in claims]
     return ", ".join(f"{statuses.count(status)} {_COUNTED.get(status, status)}" for status in STATUSES)
 
@@ -198,8 +216,8 @@ def as_text(rows: list[dict[str, Any]], *, verbose: bool = False) -> str:
     width = get_terminal_size((100, 24)).columns
     lines = [*wrap(f"{len(rows)} claims: {counted(rows)}", width), ""]
     if not verbose:
-        for status in (HOLDS, HOLDS_POST_HOC, NOT_RUN):
-            head = f"{words(status):<19} "
+        for status in (*HELD, NOT_RUN):
+            head = f"{words(status):<36} "
             if named := ", ".join(row["id"] for row in rows if row["status"] == status):
                 lines += wrap(head + named, width, subsequent_indent=" " * len(head))
         open_ones = [row for status in (WITHIN_SPREAD, FAILS) for row in rows if row["status"] == status]

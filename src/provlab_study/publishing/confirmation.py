@@ -17,7 +17,7 @@ from scipy import stats
 from provlab.errors import InputError
 from provlab.files import atomic_file, digest
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import HOLDS, HOLDS_POST_HOC, NOT_RUN
+from provlab_study.publishing.evidence import HELD, NOT_RUN
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.rules import rule_digests
 
@@ -96,7 +96,7 @@ class Row:
     @property
     def holds(self) -> bool:
         """Whether the claim holds on this draw; a rule settled after a look at draw 0 was settled before this one."""
-        return self.status in (HOLDS, HOLDS_POST_HOC)
+        return self.status in HELD
 
 
 def read_table(path: Path = TABLE) -> list[Row]:

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any, TypeVar
 
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD, ClaimStatus
+from provlab_study.publishing.evidence import FAILS, HELD, NOT_RUN, WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.marks import PARTLY, UNDECIDED
 from provlab_study.publishing.scoreboard import SIGNS
 
@@ -14,8 +14,7 @@ ROWS = 5  # rows of a table that a denied sentence names
 Row = TypeVar("Row")
 SHOWN = 160  # characters of a value in the box of a claim that holds; the whole folds
 _TRUTH: dict[str, bool | str | None] = {
-    HOLDS: True,
-    HOLDS_POST_HOC: True,
+    **dict.fromkeys(HELD, True),
     FAILS: False,
     WITHIN_SPREAD: UNDECIDED,
     NOT_RUN: None,

@@ -8,12 +8,21 @@ from provlab.plots import style
 from provlab.plots.style import require
 from provlab_study.publishing.claims import same_records, words
 from provlab_study.publishing.confirmation import LEVEL, SHARE, Confirmation, Frozen
-from provlab_study.publishing.evidence import FAILS, HOLDS, HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD
+from provlab_study.publishing.evidence import (
+    BAR_SET,
+    EXPERIMENT_CHANGED,
+    FAILS,
+    HELD,
+    HOLDS,
+    NOT_RUN,
+    WITHIN_SPREAD,
+)
 
 # a sign for each status, beside its word, so that colour only repeats what is said
 SIGNS = {
     HOLDS: ("✓", "#00664d"),
-    HOLDS_POST_HOC: ("(✓)", "#3b4f8a"),
+    BAR_SET: ("(✓)", "#3b4f8a"),
+    EXPERIMENT_CHANGED: ("[✓]", "#6b3a86"),
     WITHIN_SPREAD: ("≈", "#755a00"),
     FAILS: ("✗", "#a33c00"),
     NOT_RUN: ("–", style.MUTED),
@@ -160,8 +169,24 @@ def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) ->
 
 def _drawn(status: str | None) -> str:
     """One claim on one draw; a rule settled after a look at draw 0 was settled before any of these."""
-    status = HOLDS if status == HOLDS_POST_HOC else status or NOT_RUN
+    status = HOLDS if status in HELD else status or NOT_RUN
     return f'<td class="{_class(status)}"><span class="status">{SIGNS[status][0]} {words(status)}</span></td>'
+
+
+def history(claims: Sequence[Mapping[str, Any]]) -> str:
+    """Return what was settled after a look at our own records, a row a claim, as HTML: what, when, after which look."""
+    names = ("Claim", "Changed", "The rule since then", "What had been seen")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    body = "".join(
+        f'<tr class="{_class(_known(claim))}"><th scope="row">{html.escape(str(claim["id"]))}</th>'
+        f'<td data-label="Changed"><span class="status">{html.escape(str(claim["changed"]))}</span>'
+        f"{_note(claim['date'])}</td>"
+        f'<td data-label="What it says">{html.escape(str(claim["rule"]))}{_note(claim.get("statement"))}</td>'
+        f'<td data-label="Ours">{html.escape(str(claim["look"]))}</td></tr>'
+        for claim in claims
+        if claim.get("changed")
+    )
+    return f'<table class="provlab-scoreboard history"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def tiles(claims: Sequence[Mapping[str, Any]]) -> str:
@@ -177,7 +202,7 @@ def tiles(claims: Sequence[Mapping[str, Any]]) -> str:
 
 def _class(status: str) -> str:
     """A status as the book's style names it."""
-    return words(status).replace(" ", "-")
+    return words(status).replace(",", "").replace(" ", "-")
 
 
 def _note(text: object) -> str:

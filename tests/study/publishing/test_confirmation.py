@@ -14,7 +14,7 @@ from provlab_study.publishing.confirmation import (
     read_table,
     write_table,
 )
-from provlab_study.publishing.evidence import HOLDS_POST_HOC, NOT_RUN, WITHIN_SPREAD
+from provlab_study.publishing.evidence import BAR_SET, NOT_RUN, WITHIN_SPREAD
 from provlab_study.publishing.results import Results
 
 FROZEN = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I4": "four"})
@@ -50,7 +50,7 @@ def test_frozen_rules_are_written_once(tmp_path):
     [
         (["holds"] * 4, False),  # 0.473 of worlds at least
         (["holds"] * 5, True),  # 0.549
-        ([HOLDS_POST_HOC] * 5, True),  # settled after draw 0, before these
+        ([BAR_SET] * 5, True),  # settled after draw 0, before these
         (["holds"] * 5 + [NOT_RUN], True),
         (["holds"] * 6 + ["fails"], False),  # 0.479
         (["holds"] * 7 + [WITHIN_SPREAD], True),  # 0.529

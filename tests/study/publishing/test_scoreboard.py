@@ -12,7 +12,7 @@ from PIL import Image
 from provlab.errors import InputError
 from provlab_study.publishing.claims import load_claims
 from provlab_study.publishing.confirmation import Confirmation, Frozen, Row
-from provlab_study.publishing.scoreboard import claims_in_short, fresh_draws, made_by, scoreboard_table, tiles
+from provlab_study.publishing.scoreboard import claims_in_short, fresh_draws, history, made_by, scoreboard_table, tiles
 
 BOOK = Path(__file__).parents[3] / "book"
 
@@ -20,7 +20,13 @@ CLAIMS = [
     {"id": "I1", "status": "holds", "statement": "a < b", "published": "1", "ours": "2"},
     {"id": "I2", "status": "fails", "statement": "c", "published": None, "ours": "", "why": "too small"},
     {"id": "I3", "status": "not run", "statement": "d", "published": "3", "ours": None, "link": "x.html"},
-    {"id": "I4", "status": "holds_post_hoc", "statement": "e", "margin": "8 below <-30>", "same_records": ["I5", "I6"]},
+    {
+        "id": "I4",
+        "status": "holds, bar set after data",
+        "statement": "e",
+        "margin": "8 below <-30>",
+        "same_records": ["I5", "I6"],
+    },
     {"id": "I5", "status": "within_its_spread", "statement": "f", "replicates": "3 of 5"},
 ]
 
@@ -80,10 +86,13 @@ def test_readme_pictures_hold_the_claims_that_there_are():
 
 def test_scoreboard_counts_and_says_each_status(pictures):
     figure = pictures["scoreboard"](CLAIMS, made_by(EXPERIMENTS))
-    assert "5 claims: 1 hold, 1 hold post hoc, 1 within their spread, 1 fail, 1 not run." in figure.caption
+    after_data = "1 hold by a bar set after data, 0 hold in an experiment changed after data"
+    assert f"5 claims: 1 hold, {after_data}, 1 within their spread, 1 fail, 1 not run." in figure.caption
     shown = [t.get_text() for t in figure.figure.axes[0].texts]
-    assert {"✓ holds", "(✓) holds post hoc", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
-    with pytest.raises(InputError, match="none of holds, holds_post_hoc, within_its_spread, fails"):
+    assert {"✓ holds", "(✓) holds, bar set after data", "≈ within its spread", "✗ fails", "– not run"} <= set(shown)
+    with pytest.raises(
+        InputError, match="none of holds, holds, bar set after data, holds, experiment changed after data, within"
+    ):
         scoreboard_table([{**CLAIMS[0], "status": "maybe"}])
 
 
@@ -95,8 +104,8 @@ def test_scoreboard_table_is_safe_html_with_labels():
     assert re.findall(r'<tr class="[a-z-]+" id="([^"]+)"', table) == [f"claim-I{i}" for i in range(1, 6)]
     assert table.count('data-label="Ours"') == 5
     for part in (
-        '<tr class="holds-post-hoc"',
-        "(✓) holds post hoc",
+        '<tr class="holds-bar-set-after-data"',
+        "(✓) holds, bar set after data",
         "margin: 8 below &lt;-30&gt;",
         "rests on the same records as I5, I6",
         '<tr class="within-its-spread"',
@@ -129,7 +138,10 @@ def test_fresh_draws_stand_by_claim_and_draw():
     frozen = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I2": "two"})
     draws = frozen.draws
     assert "<table" not in fresh_draws({"I1": Confirmation(())}, frozen)
-    statuses = {"I1": ["holds_post_hoc"] * 5, "I2": ["holds", "fails", "holds", "within_its_spread"]}
+    statuses = {
+        "I1": ["holds, experiment changed after data"] * 5,
+        "I2": ["holds", "fails", "holds", "within_its_spread"],
+    }
     confirmed = {
         claim: Confirmation(
             tuple(Row(claim, n, one, "", "", "", "", "", "") for n, one in zip(draws, of, strict=False))
@@ -144,3 +156,12 @@ def test_fresh_draws_stand_by_claim_and_draw():
     assert first.endswith("<td>confirmed: holds in 5 of 5 fresh draws</td>")
     assert [second.count(word) for word in ("✓ holds", "✗ fails", "≈ within its spread", "– not run")] == [2, 1, 1, 1]
     assert second.endswith("<td>not confirmed: holds in 2 of 4 fresh draws</td>")
+
+
+def test_the_history_of_a_rule_stands_apart_from_its_claim():
+    settled = {"changed": "experiment", "rule": "more <steps>", "look": "too few", "date": "2026-05-01"}
+    table = history([CLAIMS[0], {**CLAIMS[3], **settled}])
+    assert table.count("<tr class=") == 1
+    assert "I4</th>" in table
+    assert "more &lt;steps&gt;" in table
+    assert "2026-05-01" in table
