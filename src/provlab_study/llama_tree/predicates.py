@@ -137,7 +137,8 @@ def permtest_at_minimum(
     largest_p = 10 ** float(dependent["log10_p"].max())
     ours = (
         f"T = {n_permutations}: {n_found} of {len(dependent)} at p = {largest_p:.2g}; per block with Fisher at most "
-        f"{log10_words(weakest)}, of {floor:.1f} at the least; {len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
+        f"{log10_words(weakest)}, of {floor:.1f} at the least; "
+        f"{len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
         f"to {10 ** independent['log10_p'].max():.2f}; of {len(apart)} pairs that are independent of each other "
         f"{accused} at {level:g}, their {len(blocks)} blocks KS {pvalues.in_words(uniform.p)}"
         f"{not_compared(left_out(pairs, by_block)[0], by_block)}"
@@ -203,7 +204,9 @@ def siblings_found(pairs: pd.DataFrame, *, statistics: Sequence[str], log10_p: f
             return ClaimStatus(NOT_RUN, "", "the models run hold no siblings")
         n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
         without = not_compared(left_out(pairs, statistic)[0], statistic)
-        words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}{without}")
+        words.append(
+            f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}{without}"
+        )
         bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
         problems += others_left_alone(pairs, statistic, level)
     why = f"every sibling pair is below {log10_p:g}, and independent pairs are left alone"

@@ -14,8 +14,10 @@ def found_after_retraining(
 ) -> ClaimStatus:
     """Each retrained block is below `log10_p` against the base, and above `control` against the stranger.
 
-    Both in the paper's form, two-sided and over all units, in which its Table 8 is: of the weakest published block ours,
-    which sets units aside, would leave -5 of -26. `blocks` has a row for each block and each seed that it was retrained with: a seed is a replicate, judged by its
+    Both in the paper's form, two-sided and over all units, in which its Table 8 is: ours, which sets units aside, would
+    leave -5 of the -26 of the weakest published block.
+
+    `blocks` has a row for each block and each seed that it was retrained with: a seed is a replicate, judged by its
     weakest block. `n_blocks` says how many blocks the model has: with each seed all of them must have been
     retrained, and imitate but for a relative `error`. A stranger's blocks are judged one by one, and a replicate's
     together by Fisher.

@@ -51,7 +51,9 @@ PLANTS = [
         FAILS,
         "a stranger's blocks together are at -6.4",
     ),
-    Plant("no stranger", put(1, "paper_log10_p_stranger", value=None), FAILS, "a block was not compared with a stranger"),
+    Plant(
+        "no stranger", put(1, "paper_log10_p_stranger", value=None), FAILS, "a block was not compared with a stranger"
+    ),
     Plant("no stranger's number", put(1, "paper_log10_p_stranger", value=NAN), FAILS, "not compared with a stranger"),
     Plant("one block lacks", lambda rows: rows.pop(1), FAILS, "block 1 was not retrained"),
     Plant(
