@@ -155,7 +155,7 @@ def test_the_text_is_that_of_the_parameter_or_prose_that_no_zoo_model_saw(tmp_pa
     run.parameters["text"] = str(path)
     assert run.text == " = Robert Boulter = "
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match="wiki.test.tokens cannot be read as UTF-8"):
+    with pytest.raises(InputError, match=r"wiki\.test\.tokens cannot be read as UTF-8"):
         run.text  # noqa: B018
 
 

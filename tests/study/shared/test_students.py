@@ -260,8 +260,9 @@ def test_a_damaged_student_is_refused_by_name(tmp_path):
         trained(planted(), QUICK, tmp_path)
 
 
-def test_the_rate_may_stay_as_it_is(teacher, tmp_path):
+def test_the_rate_may_stay_as_it_is(tmp_path):
     """As in the paper; a rate that falls to zero ends elsewhere."""
+    teacher = planted()
     falling, constant = (trained(teacher, replace(QUICK, schedule=name), tmp_path) for name in ("cosine", "constant"))
     assert falling.curve[0].loss == constant.curve[0].loss
     assert falling.loss != constant.loss
