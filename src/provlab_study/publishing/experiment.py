@@ -19,7 +19,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from provlab import provenance, schema, studying, zoo
+from provlab import plugins, provenance, schema, studying
 from provlab.engine.pairs import open_models
 from provlab.errors import InputError, ParameterError, one_line
 from provlab.report.lineage import Lineage
@@ -198,7 +198,7 @@ class Run:
             The file is no text in UTF-8.
         """
         if not (named := str(self.parameters.get("text", ""))):
-            return zoo.held_out_text("prose")
+            return plugins.default_text() or ""
         try:
             return Path(named).expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
