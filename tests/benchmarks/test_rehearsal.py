@@ -53,10 +53,8 @@ def test_a_stand_in_of_true_width_has_the_originals_shapes_and_file(tmp_path):
     folder = repositories.make([name], tmp_path, repositories.TRUE)[name]
     assert [path.name for path in folder.glob("pytorch_model*")] == ["pytorch_model.bin"]
     opened = Checkpoint.open(str(folder), allow_pickle=True)
-    assert opened.shape("transformer.wte.weight" if opened.has("transformer.wte.weight") else "wte.weight") == (
-        50257,
-        768,
-    )
+    embedding = next(name for name in opened.tensor_names if name.endswith("wte.weight"))
+    assert opened.shape(embedding) == (50257, 768)
     assert opened.config["n_layer"] == 2
     assert opened.config["n_head"] == 12
 
