@@ -119,7 +119,7 @@ pictures: env ## draw the README's pictures from the records of PROFILE
 	@$(BIN)/python book/readme_pictures.py $(PROFILE)
 
 rehearsal: env ## the pages of PROFILE=paper against small stand-ins for its models, served on this machine
-	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rehearsal/rehearse.py
+	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/rehearsal/rehearse.py $(if $(WIDTH),--width $(WIDTH))
 
 lab: env ## open copies of the notebooks in JupyterLab, below _lab: what you change and run there leaves the study as it is
 	@mkdir -p _lab && cp -Rn notebooks/. _lab/

@@ -315,11 +315,45 @@ def test_nothing_is_fetched_without_a_yes(run, typed, monkeypatch, tmp_path):
     assert status == 2
     assert requests in out
     assert "2 models, 15.5 GB. A GPU." in out
-    assert err == "provlab: error: nobody is there to agree to fetching these; agree with --yes (make: YES=1)\n"
+    assert err.startswith("provlab: error: nobody is there to agree to fetching these; agree with --yes (make: YES=1)")
     for answer, expected in (("n", 2), (" ", 2), ("y", 0), ("YES", 0)):
         typed(answer)
         assert run("reproduce", plan, "-o", tmp_path / "book")[0] == expected, answer
     assert run("reproduce", plan, "-o", tmp_path / "book", "--yes")[0] == 0
+
+
+def test_consent_is_given_page_by_page(run, typed, monkeypatch, tmp_path):
+    """The names of pages are an answer: those that fetch and are not named are left out, and so are their models."""
+    from provlab_study.publishing import plan as plan_module
+    from provlab_study.publishing.plan import Plan
+
+    plan, ran, asked = Plan("x", [], []), [], []
+    experiments = [
+        {"notebook": "tree", "parameters": {"models": ["a/b", "a/c"]}},
+        {"notebook": "board", "parameters": {"models": ["a/d"]}},
+        {"notebook": "status"},
+    ]
+    fetches = [{"id": name, "gigabytes": 2.0} for name in ("a/b", "a/c", "a/d")]
+    plan = Plan("x", experiments, fetches)
+    monkeypatch.setattr(Plan, "read", lambda path: plan)
+    monkeypatch.setattr("provlab.reading.hub.check_access", lambda ids: asked.append(ids))
+    typed("board")
+    monkeypatch.setattr(plan_module, "run_plan", lambda some, *_, **__: ran.append(some) or 0)
+    costs = "page,outcome,minutes,peak_gb,blocks,of_blocks,date,commit,machine\n"
+    (tmp_path / "paper.costs.csv").write_text(costs + "tree,done,3,4.2,2,32,2026-11-29,abc,two cores\n")
+    reproduce = ("reproduce", tmp_path / "paper.yml", "-o", tmp_path / "book")
+    status, out, err = run(*reproduce)
+    assert (status, err) == (0, "")
+    assert "tree                    2 models      4.0 GB, about 48 min and 4 GB of memory or more (2026-11-29" in out
+    assert "board                   1 models      2.0 GB, time not measured" in out
+    assert [item["notebook"] for item in ran[0].experiments] == ["board", "status"]
+    assert asked == [["a/d"]]
+    typed("status")
+    assert run(*reproduce)[2] == "provlab: error: status is no page that fetches a model; these do: tree, board\n"
+    typed()
+    monkeypatch.setenv("PROVLAB_FETCH", "tree board")
+    assert run(*reproduce)[0] == 0
+    assert len(ran[1].experiments) == 3
 
 
 def test_what_a_notebook_can_do_without_is_offered(run, typed, monkeypatch, tmp_path):

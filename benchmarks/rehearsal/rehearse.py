@@ -3,10 +3,15 @@
 A server on this machine speaks the hub's protocol, and the real client fetches from it; nothing leaves the machine. The
 plan is ``notebooks/profiles/paper.yml`` with the parameters of ``cuts.yml``. Its pages on the zoo alone are left out:
 ``PROFILE=smoke`` runs these.
+
+With ``--width true`` the stand-ins are as wide as the originals and one or two blocks deep. Each page is a run of its
+own, and a row of ``paper.costs.csv`` beside the profile: its minutes and the most memory that its processes held. Pages
+that are done in the table are skipped, so that it goes on where it was.
 """
 
 import argparse
 import contextlib
+import csv
 import os
 import pty
 import re
@@ -19,8 +24,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
+import psutil
 import yaml
 
 HERE = Path(__file__).parent
@@ -29,9 +36,13 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "helpers")]
 import repositories  # noqa: E402
 from hub_server import HubServer, Repo, git_sha1  # noqa: E402
 
+from provlab import provenance  # noqa: E402
+from provlab.files import atomic_file  # noqa: E402
+from provlab_study.commands.reproduce import costs_of  # noqa: E402
 from provlab_study.publishing.plan import Plan  # noqa: E402
 
 ROOT = HERE.parents[1]
+PROFILE = ROOT / "notebooks" / "profiles" / "paper.yml"
 TOKEN = "hf_rehearsal"
 PROVLAB = (sys.executable, "-c", "import sys; from provlab.cli import main; sys.exit(main())")
 WEIGHTS = (".safetensors", ".bin")
@@ -43,7 +54,7 @@ class Failed(Exception):
 
 def plan_of(pages: list[str]) -> Plan:
     """The paper's plan with smaller sizes: its pages that fetch models, or those named, and what reads records."""
-    plan = Plan.read(ROOT / "notebooks" / "profiles" / "paper.yml")
+    plan = Plan.read(PROFILE)
     cuts = yaml.safe_load((HERE / "cuts.yml").read_text(encoding="utf-8"))
     experiments = []
     for item in plan.experiments:
@@ -60,20 +71,16 @@ def plan_of(pages: list[str]) -> Plan:
 
 def models_of(experiment: dict, plan: Plan) -> list[str]:
     """Ids of the plan's models that the parameters of an experiment name."""
-    values = [
-        v
-        for value in experiment.get("parameters", {}).values()
-        for v in (value if isinstance(value, list) else [value])
-    ]
-    return [model["id"] for model in plan.fetches if model["id"] in values]
+    return [model["id"] for model in plan.models_of(experiment)]
 
 
 class Rehearsal:
     """A server with the models of a plan, and a user's folders that nobody used before."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path, cut: repositories.Cut = repositories.SMALL) -> None:
         self.plan, self.folder, self.failures = plan, folder, []
-        made = repositories.make([repositories.bare(model["id"]) for model in plan.fetches], folder / "repositories")
+        ids = [repositories.bare(model["id"]) for model in plan.fetches]
+        made = repositories.make(ids, folder / "repositories", cut)
         self.server = HubServer(
             {
                 item: Repo(
@@ -145,6 +152,21 @@ class Rehearsal:
     def weights(self) -> set[str]:
         return {path for path, _ in self.fetched() if path.endswith(WEIGHTS)}
 
+    def measured(self, limit: float) -> tuple[str, float, float]:
+        """Run the plan's only page: what came out, minutes, and GB at most, beyond which it is ended."""
+        started, peak = time.monotonic(), 0.0
+
+        def too_much() -> bool:
+            nonlocal peak
+            peak = max(peak, held_by_children())
+            return peak > limit
+
+        status, text = self.reproduce("y", until=too_much)
+        minutes = (time.monotonic() - started) / 60
+        if peak > limit:
+            return f"more than {limit:g} GB", minutes, peak
+        return "done" if status == 0 else " ".join(text.split())[-200:], minutes, peak
+
     # what is rehearsed -------------------------------------------------------------------------------------------
 
     def consent(self) -> str:
@@ -167,7 +189,7 @@ class Rehearsal:
         weights = self.weights()
         if status != 2 or "HF_TOKEN" not in text or not any(item in text for item in gated) or weights:
             raise Failed(f"status {status}, {len(weights)} weight files fetched; it said: {text[-300:]}")
-        return text.strip().splitlines()[-1].removeprefix("Fetch them? [y/N] ")
+        return text.strip().splitlines()[-1].removeprefix("Fetch them? [y/N, or names of pages] ")
 
     def kill(self) -> str:
         """Killed after some weights have come; the next run goes on from there."""
@@ -216,13 +238,63 @@ class Rehearsal:
         }
 
 
+def held_by_children() -> float:
+    """GB that the processes below this one hold for themselves; pages of mapped files are not theirs."""
+    total = 0
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            memory = process.memory_info()
+            total += memory.rss - memory.shared
+    return total / 1e9
+
+
+def at_true_width(pages: list[str], folder: Path, limit: float) -> int:
+    """Run the pages one by one, and keep a row of each; return how many were not done."""
+    rows = costs_of(PROFILE)
+    lost = 0
+    for item in plan_of(pages).experiments:
+        name = item["notebook"]
+        if item.get("reads") or (rows.get(name, {}).get("outcome") == "done" and name not in pages):
+            continue
+        plan = plan_of([name])
+        plan = replace(plan, experiments=[one for one in plan.experiments if not one.get("reads")])
+        rehearsal = Rehearsal(plan, folder, repositories.TRUE)
+        with rehearsal.server:
+            outcome, minutes, peak = rehearsal.measured(limit)
+        models = [repositories.assumed(model["id"]) for model in plan.fetches]
+        deepest = max(models, key=lambda model: model.n_blocks)
+        config = deepest.small_config(repositories.TRUE)
+        rows[name] = {
+            "page": name,
+            "outcome": outcome,
+            "minutes": f"{minutes:.1f}",
+            "peak_gb": f"{peak:.1f}",
+            "blocks": str(config.get("num_hidden_layers") or config["n_layer"]),
+            "of_blocks": str(deepest.n_blocks),
+            "date": date.today().isoformat(),
+            "commit": provenance.commit(),
+            "machine": f"{provenance.processor()}, {os.cpu_count()} cores, limit {limit:g} GB",
+        }
+        with atomic_file(PROFILE.with_suffix(".costs.csv")) as temporary, temporary.open("w", newline="") as file:
+            table = csv.DictWriter(file, rows[name].keys(), lineterminator="\n")
+            table.writeheader()
+            table.writerows(rows.values())
+        print(f"{name}: {outcome} ({minutes:.1f} min, {peak:.1f} GB)", flush=True)
+        lost += outcome != "done"
+    return lost
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", nargs="*", help="only these")
     parser.add_argument("--steps", nargs="*", help="only these: consent, token, kill, pages, traffic")
     parser.add_argument("--folder", type=Path, default=ROOT / "_build" / "rehearsal")
+    parser.add_argument("--width", choices=("small", "true"), default="small", help="of the stand-ins")
+    parser.add_argument("--memory", type=float, default=20.0, help="GB that a page at true width may hold")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
+    if arguments.width == "true":
+        return at_true_width(arguments.pages, arguments.folder.resolve() / "true", arguments.memory)
     print("Assumed from memory, not looked up:")
     rehearsal = Rehearsal(plan_of(arguments.pages), arguments.folder.resolve())
     for model in rehearsal.plan.fetches:

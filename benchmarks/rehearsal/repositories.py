@@ -1,14 +1,17 @@
 """Stand-ins for the repositories of the paper's models: their keys, heads, vocabularies and files, made small.
 
-One line of ``book/paper_models.csv`` says of each what is assumed, ``configs.yml`` what its config.json holds. Widths
-and vocabularies are divided by 32, depths by 8 (by 4 of the GPT-2s), heads are as many. Weights are drawn, trained for
-seconds where a page asks what a model says, or made from those of the model that a model is said to come from.
+One line of ``book/paper_models.csv`` says of each what is assumed, ``configs.yml`` what its config.json holds. A `Cut`
+says how small. By `SMALL` widths and vocabularies are divided by 32, depths by 8 (by 4 of the GPT-2s), heads are as
+many; weights are drawn, trained for seconds where a page asks what a model says, or made from those of the model that a
+model is said to come from. By `TRUE` every width, head and vocabulary is the original's, one or two blocks deep;
+nothing is trained.
 """
 
 import csv
 import json
 import re
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,12 +29,27 @@ from provlab.zoo import corpus
 
 HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "book" / "paper_models.csv"
-SCALE = 32  # of widths and vocabularies
 MARK = "▁"  # what a SentencePiece vocabulary has for a space
 NOISE = 0.05  # of a child's weights, in standard deviations of each tensor
 TRAINED = ("meta-llama/Llama-2-7b-hf", "yahma/llama-7b-hf", "openai-community/gpt2", "openai-community/gpt2-medium")
 # sentencepiece_model.proto: kinds of pieces
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How a stand-in is smaller than its original: what widths are divided by, and blocks at most (0: a share)."""
+
+    width: int
+    blocks: int
+
+    def depth(self, config: dict, key: str) -> int:
+        if not self.blocks:
+            return config[key] // (4 if config["model_type"] == "gpt2" else 8)
+        return 1 if config.get("hidden_size", 0) >= 8192 else min(self.blocks, config[key])
+
+
+SMALL, TRUE = Cut(32, 0), Cut(1, 2)
 
 
 @dataclass(frozen=True)
@@ -62,22 +80,33 @@ class Assumed:
         """Tokens of its own, behind those of the vocabulary that it took."""
         return int(self.vocabulary.partition(" + ")[2] or 0)
 
-    def small_config(self) -> dict:
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of the original."""
+        config = self.true_config()
+        return config.get("num_hidden_layers") or config["n_layer"]
+
+    def gigabytes(self) -> float:
+        """Size of the original's weights by its shapes and dtype, once: of two kinds of files one is fetched."""
+        one, two = (_parameters(self.config, self.n_extra, blocks) for blocks in (1, 2))
+        bytes_each = 2 if "float16" in self.weights else 4
+        return (one + (self.n_blocks - 1) * (two - one)) * bytes_each / 1e9
+
+    def small_config(self, cut: Cut = SMALL) -> dict:
         """The config as served: all keys of the true one, sizes divided."""
         config = self.true_config()
-        gpt2 = config["model_type"] == "gpt2"
         for key in ("hidden_size", "intermediate_size", "head_dim", "vocab_size", "n_embd", "n_inner"):
             if config.get(key):
-                config[key] = round(config[key] / SCALE)
+                config[key] = round(config[key] / cut.width)
         for key in ("num_hidden_layers", "n_layer"):
             if key in config:
-                config[key] //= 4 if gpt2 else 8
+                config[key] = cut.depth(config, key)
         for key in ("n_positions", "n_ctx"):
-            if config.get(key):
+            if config.get(key) and cut.width > 1:
                 config[key] //= 8
         for key in ("bos_token_id", "eos_token_id"):
             if config[key] > 2:
-                config[key] = config[key] // SCALE
+                config[key] = config[key] // cut.width
         config["vocab_size"] += self.n_extra
         config["torch_dtype"] = next(d for d in ("bfloat16", "float16", "float32") if d in self.weights)
         return config
@@ -113,6 +142,24 @@ def _config(name: str) -> dict:
     return {**(_config(like) if like else {}), **entry}
 
 
+@cache
+def _parameters(config: str, n_extra: int, blocks: int) -> int:
+    """Numbers in a model of this config with so many blocks, which are never made."""
+    settings = _config(config)
+    settings |= {key: blocks for key in ("num_hidden_layers", "n_layer") if key in settings}
+    settings["vocab_size"] += n_extra
+    with torch.device("meta"):
+        return sum(tensor.numel() for tensor in _made(settings).parameters())
+
+
+def _made(config: dict) -> torch.nn.Module:
+    """A model of a config; its parameters are drawn by transformers."""
+    settings = transformers.AutoConfig.for_model(**{k: v for k, v in config.items() if v is not None})
+    settings.dtype = torch.float32
+    transformers.utils.logging.set_verbosity_error()
+    return transformers.AutoModelForCausalLM.from_config(settings)
+
+
 # Tokenizers ---------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +181,7 @@ def tokenizer(kind: str, size: int, n_extra: int) -> tokenizers.Tokenizer:
         trainer = trainers.BpeTrainer(vocab_size=size - len(last), initial_alphabet=alphabet, show_progress=False)
         made.train_from_iterator(texts, trainer)
         made.add_special_tokens(last)
-        return made
+        return _padded(made, size, n_extra, "")
     first = ["<unk>", "<s>", "</s>", *(f"<0x{n:02X}>" for n in range(256))]
     made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True))
     made.normalizer = normalizers.Sequence([normalizers.Prepend(MARK), normalizers.Replace(" ", MARK)])
@@ -150,8 +197,14 @@ def tokenizer(kind: str, size: int, n_extra: int) -> tokenizers.Tokenizer:
         ).__getstate__()
     )
     content["added_tokens"] = [token for token in content["added_tokens"] if token["id"] < 3]
-    content["model"]["vocab"] |= {f"{MARK}<X{n}>": size + n for n in range(n_extra)}
-    return tokenizers.Tokenizer.from_str(json.dumps(content))
+    return _padded(tokenizers.Tokenizer.from_str(json.dumps(content)), size, n_extra, MARK)
+
+
+def _padded(made: tokenizers.Tokenizer, size: int, n: int, mark: str) -> tokenizers.Tokenizer:
+    """Add n tokens that no text has, behind the first `size`."""
+    content = json.loads(made.to_str())
+    content["model"]["vocab"] |= {f"{mark}<X{k}>": size + k for k in range(n)}
+    return tokenizers.Tokenizer.from_str(json.dumps(content)) if n else made
 
 
 def sentencepiece_model(made: tokenizers.Tokenizer) -> bytes:
@@ -179,9 +232,11 @@ def sentencepiece_model(made: tokenizers.Tokenizer) -> bytes:
     return pieces + field(2, trainer) + field(3, field(1, b"identity"))
 
 
-def _write_tokenizer(model: Assumed, folder: Path) -> None:
+def _write_tokenizer(model: Assumed, folder: Path, cut: Cut) -> None:
+    """Train a small vocabulary; where the true one is larger, tokens that no text has fill it up."""
     kind = model.vocabulary.partition(" + ")[0]
-    made = tokenizer(kind, model.small_config()["vocab_size"] - model.n_extra, model.n_extra)
+    trained = model.small_config()["vocab_size"] - model.n_extra
+    made = tokenizer(kind, trained, model.small_config(cut)["vocab_size"] - trained)
     settings: dict = {"model_max_length": 10**30, "clean_up_tokenization_spaces": False}
     if kind in ("gpt2", "xgen"):
         settings |= {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": False}
@@ -222,11 +277,7 @@ def _weights(model: Assumed, root: Path) -> dict[str, torch.Tensor]:
     """State dict in float32: trained, drawn, or cut out of the parent's and shaken."""
     seed = list(table()).index(model.model)
     torch.manual_seed(seed)
-    config = model.small_config()
-    settings = transformers.AutoConfig.for_model(**{k: v for k, v in config.items() if v is not None})
-    settings.dtype = torch.float32
-    transformers.utils.logging.set_verbosity_error()
-    made = transformers.AutoModelForCausalLM.from_config(settings)
+    made = _made(model.small_config())
     if model.model in TRAINED:
         _train(made, model)
     state = made.state_dict()
@@ -247,6 +298,46 @@ def _weights(model: Assumed, root: Path) -> dict[str, torch.Tensor]:
         spread = float(old.float().std()) if old.numel() > 1 else 0.0
         fresh[:rows] = old + NOISE * spread * torch.randn(old.shape)
     return state
+
+
+class Drawn(Mapping):
+    """The tensors of a stand-in of true width, float32, each drawn when it is asked for: a model may not fit twice.
+
+    Uniform numbers of a standard deviation of 0.02, which random bytes give fast, and ones for norms.
+    """
+
+    def __init__(self, model: Assumed, cut: Cut) -> None:
+        self.model, self.cut = model, cut
+        with torch.device("meta"):
+            self.shapes = {name: tuple(t.shape) for name, t in _made(model.small_config(cut)).state_dict().items()}
+        self.parent = Drawn(assumed(model.parent), cut) if model.parent else None
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        shape = self.shapes[name]
+        if len(shape) < 2:
+            return torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
+        rng = np.random.Generator(np.random.SFC64([list(table()).index(self.model.model), *name.encode()]))
+        fresh = np.frombuffer(rng.bytes(2 * int(np.prod(shape))), dtype=np.int16).reshape(shape).astype(np.float32)
+        fresh *= np.float32(0.02 * 3**0.5 / 2**15)
+        if self.parent is None:
+            return torch.from_numpy(fresh)
+        fresh *= NOISE
+        depth = [model.small_config(self.cut).get("num_hidden_layers", 0) for model in (self.parent.model, self.model)]
+        block = re.search(r"\.(\d+)\.", name)
+        at = int(block[1]) * (depth[0] - 1) // max(1, depth[1] - 1) if block and depth[0] else 0
+        old = self.parent[name.replace(block[0], f".{at}.", 1) if block and depth[0] else name].numpy()
+        for axis, size in enumerate(shape):
+            if size < old.shape[axis]:
+                keep = np.random.default_rng([old.shape[axis], size]).choice(old.shape[axis], size, replace=False)
+                old = old.take(np.sort(keep), axis=axis)
+        fresh[: len(old)] += old
+        return torch.from_numpy(fresh)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
 
 
 def _state(model: str, root: Path) -> Path:
@@ -272,11 +363,13 @@ def _train(made: torch.nn.Module, model: Assumed, steps: int = 80, length: int =
     made.eval()
 
 
-def _write_weights(model: Assumed, state: dict[str, torch.Tensor], folder: Path) -> None:
-    config = model.small_config()
+def _write_weights(model: Assumed, state: Mapping[str, torch.Tensor], config: dict, folder: Path) -> None:
     dtype = getattr(torch, config["torch_dtype"])
     mixed = torch.float32 if "some float32" in model.weights else dtype  # of norms and biases
-    kept = {name: tensor.to(dtype if tensor.ndim > 1 else mixed).contiguous().clone() for name, tensor in state.items()}
+    kept = {}
+    for name in state:
+        tensor = state[name]
+        kept[name] = tensor.to(dtype if tensor.ndim > 1 else mixed).contiguous().clone()
     if config.get("tie_word_embeddings") or config["model_type"] == "gpt2":
         kept.pop("lm_head.weight", None)
     if config["architectures"] == ["GPT2Model"] or "no prefix" in model.weights:
@@ -311,9 +404,10 @@ def _write(path: Path, content: dict) -> None:
 UNASKED = ("README.md", ".gitattributes", "training_args.bin", "optimizer.pt", "flax_model.msgpack")
 
 
-def make(ids: "list[str]", root: Path) -> dict[str, Path]:
+def make(ids: "list[str]", root: Path, cut: Cut = SMALL) -> dict[str, Path]:
     """Write the repositories of models, and of those that they come from, below a folder; what is there stays."""
-    made_from = digest([path.read_text("utf-8") for path in (TABLE, HERE / "configs.yml", Path(__file__))])
+    sources = [path.read_text("utf-8") for path in (TABLE, HERE / "configs.yml", Path(__file__))]
+    made_from = digest([*sources, cut.width, cut.blocks])
     stamp = root / "made_from"
     if not stamp.is_file() or stamp.read_text() != made_from:
         shutil.rmtree(root, ignore_errors=True)
@@ -321,21 +415,22 @@ def make(ids: "list[str]", root: Path) -> dict[str, Path]:
         stamp.write_text(made_from)
     for model in (table()[item] for item in ids):
         folder = root / model.model
-        if model.parent:
+        if model.parent and cut == SMALL:
             make([model.parent], root)
         if folder.is_dir():
             continue
         folder.parent.mkdir(exist_ok=True)
         with atomic_folder(folder) as temporary:
-            state = _weights(model, root)
-            config = model.small_config()
+            state = _weights(model, root) if cut == SMALL else Drawn(model, cut)
+            config = model.small_config(cut)
             _write(temporary / "config.json", config)
             if config["model_type"] != "gpt2" or model.model.startswith("openai"):
                 ends = {key: config[key] for key in ("bos_token_id", "eos_token_id")}
                 _write(temporary / "generation_config.json", ends | {"_from_model_config": True})
-            _write_tokenizer(model, temporary)
-            _write_weights(model, state, temporary)
+            _write_tokenizer(model, temporary, cut)
+            _write_weights(model, state, config, temporary)
             for name in UNASKED:
                 (temporary / name).write_text("never asked for\n")
-            torch.save(state, _state(model.model, root))
+            if cut == SMALL:
+                torch.save(state, _state(model.model, root))
     return {item: root / item for item in ids}

@@ -4,6 +4,7 @@ import csv
 from importlib import resources
 from pathlib import Path
 
+import numpy as np
 import pytest
 import rehearse
 import repositories
@@ -37,6 +38,38 @@ def test_every_model_that_a_page_names_is_asked_about():
         if isinstance(value, str) and "/" in value
     }
     assert named == {model["id"] for model in PAPER["fetches"]}
+
+
+def test_announced_sizes_follow_from_shapes_and_dtypes():
+    """To a tenth of a gigabyte, or a hundredth of the model: 992 GB in all."""
+    for model in PAPER["fetches"]:
+        size = repositories.assumed(model["id"]).gigabytes()
+        assert model["gigabytes"] == pytest.approx(size, rel=0.01, abs=0.1), model
+    assert sum(model["gigabytes"] for model in PAPER["fetches"]) == pytest.approx(992, abs=1)
+
+
+def test_a_stand_in_of_true_width_has_the_originals_shapes_and_file(tmp_path):
+    name = "cerebras/Cerebras-GPT-111M"
+    folder = repositories.make([name], tmp_path, repositories.TRUE)[name]
+    assert [path.name for path in folder.glob("pytorch_model*")] == ["pytorch_model.bin"]
+    opened = Checkpoint.open(str(folder), allow_pickle=True)
+    embedding = next(name for name in opened.tensor_names if name.endswith("wte.weight"))
+    assert opened.shape(embedding) == (50257, 768)
+    assert opened.config["n_layer"] == 2
+    assert opened.config["n_head"] == 12
+
+
+def test_a_child_of_true_width_is_its_parent_shaken_and_a_stranger_is_not():
+    line = repositories.table()["lmsys/vicuna-7b-v1.5"]
+    child, stranger = (
+        repositories.Drawn(each, repositories.TRUE) for each in (line, repositories.table()["yahma/llama-7b-hf"])
+    )
+    name = "model.layers.1.mlp.up_proj.weight"
+    assert child.shapes[name] == child.parent.shapes[name] == stranger.shapes[name] == (11008, 4096)
+    child.shapes[name] = child.parent.shapes[name] = stranger.shapes[name] = (64, 128)  # a corner of it is enough
+    ours, theirs, other = (source[name].numpy().ravel() for source in (child, child.parent, stranger))
+    assert np.corrcoef(ours, theirs)[0, 1] > 0.99
+    assert abs(np.corrcoef(ours, other)[0, 1]) < 0.05
 
 
 def test_cuts_change_sizes_and_the_device_alone():

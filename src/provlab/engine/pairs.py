@@ -238,6 +238,8 @@ def all_pairs_of_blocks(
 ) -> dict[tuple[int, int], BlockResult]:
     """Compare every block of `a` with every block of `b`; two blocks that cannot be compared are left out.
 
+    Of a text that the two tokenizers cut differently, only the tokens that both have at the same places are read.
+
     Raises
     ------
     NotComparableError
@@ -245,6 +247,7 @@ def all_pairs_of_blocks(
     """
     pair = a.checkpoint.source, b.checkpoint.source
     opened = OpenedModels(pair, {pair[0]: a, pair[1]: b}, {})
+    options = with_common_vocabulary(options, opened.models, [statistic])
     table = AllBlocks(opened, ResultCache(store, get_statistic(statistic), options), [pair], None)
     execute([table], budget_for(None), progress=progress)
     if pair in table.errors:

@@ -1,5 +1,6 @@
 """``provlab reproduce``: run the notebooks of a plan."""
 
+import csv
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import rich_click as click
 
@@ -19,7 +20,10 @@ from provlab_study.commands import check_checkout, check_results
 from provlab_study.publishing.parameters import find_notebook, parameters_of
 from provlab_study.publishing.results import Results
 
-CONSENT = "PROVLAB_FETCH"  # yes or no, where nobody can be asked
+if TYPE_CHECKING:
+    from provlab_study.publishing.plan import Plan
+
+CONSENT = "PROVLAB_FETCH"  # yes, no or names of pages, where nobody can be asked
 
 
 @click.command(cls=Command, goes_on=True)
@@ -45,14 +49,10 @@ def command(path: Path, *, output: Path, force: bool, between: str | None, yes: 
         for experiment in plan.experiments:
             check_models(parameters_of(find_notebook(experiment["notebook"])), experiment.get("parameters", {}))
     consent = "yes" if yes else os.environ.get(CONSENT, "")
-    if consent not in ("", "yes", "no"):
-        raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
     if plan.fetches and consent != "yes":
-        _show(plan.fetches, "models", plan.needs)
-        if consent == "no" or not sys.stdin.isatty():
-            raise ParameterError("nobody is there to agree to fetching these; agree with --yes (make: YES=1)")
-        if not _agrees():
-            raise ParameterError("nothing was fetched")
+        plan = _of_agreed_pages(plan, consent, path)
+    elif consent not in ("", "yes", "no"):
+        raise ParameterError(f"{CONSENT} must be yes or no, not {consent!r}")
     if plan.fetches:
         from provlab.reading.hub import check_access
 
@@ -95,6 +95,52 @@ def _beside(command: str) -> Iterator[Callable[[], None]]:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
                 process.wait()
+
+
+def _of_agreed_pages(plan: "Plan", consent: str, path: Path) -> "Plan":
+    """Show what would be fetched, page by page, and ask; return the plan with the pages that were agreed to.
+
+    Raises
+    ------
+    ParameterError
+        Nobody agrees to any.
+    """
+    _show(plan.fetches, "models", plan.needs)
+    measured = costs_of(path)
+    for experiment in plan.experiments:
+        if models := plan.models_of(experiment):
+            name, size = experiment["notebook"], _size(sum(float(model["gigabytes"]) for model in models))
+            print(f"  {name:<22} {len(models):>2} models {size:>11}, {_cost(measured.get(name))}")
+    if not consent and sys.stdin.isatty():
+        consent = input("Fetch them? [y/N, or names of pages] ").strip()
+    elif not consent or consent == "no":
+        raise ParameterError(
+            f"nobody is there to agree to fetching these; agree with --yes (make: YES=1), or to some pages by {CONSENT}"
+        )
+    if consent.lower() in ("y", "yes"):
+        return plan
+    if consent.lower() in ("", "n", "no"):
+        raise ParameterError("nothing was fetched")
+    return plan.of_pages(consent.replace(",", " ").split())
+
+
+def costs_of(path: Path) -> dict[str, dict[str, str]]:
+    """Rows of the table of measured costs beside a plan, ``NAME.costs.csv``, by page; none where there is no table."""
+    table = path.with_suffix(".costs.csv")
+    if not table.is_file():
+        return {}
+    with table.open(encoding="utf-8", newline="") as file:
+        return {row["page"]: row for row in csv.DictReader(file)}
+
+
+def _cost(row: Mapping[str, str] | None) -> str:
+    """Say what a page takes, from blocks that were measured and the number that there are."""
+    if row is None or row["outcome"] != "done":
+        return "time not measured"
+    blocks, whole = float(row["blocks"]), float(row["of_blocks"])
+    minutes, memory = float(row["minutes"]) * whole / blocks, float(row["peak_gb"])
+    how = f"{row['date']}, {row['machine']}: {float(row['minutes']):.1f} min for {blocks:g} of {whole:g} blocks"
+    return f"about {minutes:,.0f} min and {memory:.0f} GB of memory or more ({how})"
 
 
 def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:

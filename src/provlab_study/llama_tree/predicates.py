@@ -12,14 +12,39 @@ from provlab_study.shared import calibration
 from provlab_study.shared.groups import area_under_curve, pairs_of_trees
 
 NO_GROUPS = "the models run have no pair of known dependence and independence"
+MODELS = 10  # of so many models one may be such that a statistic can compare it with no other
+
+
+def left_out(pairs: pd.DataFrame, statistic: str) -> tuple[list[str], list[tuple[bool, str]]]:
+    """Models that a statistic could compare with no other, and as problems all other pairs without a value.
+
+    A test that is valid for any pair says nothing of those it was not run on. So a model that could not be read for a
+    statistic at all, as one whose tokenizer is code, is named and the rest is judged: where it has no relative among
+    the models, and at most one model in `MODELS` is such a one. A single pair that failed is a fault, and so is a
+    dependent one: the claim is about each of these.
+    """
+    rows = pairs[pairs["statistic"] == statistic]
+    failed = rows[rows["error"].notna()]
+    models = set(rows["a"]) | set(rows["b"])
+    ran = set(rows.loc[rows["error"].isna(), ["a", "b"]].to_numpy().ravel())
+    without = sorted(models - ran) if len(models - ran) * MODELS <= len(models) else []
+    inside = failed["a"].isin(without) | failed["b"].isin(without)
+    lost = int((~inside | ~failed["dependent"].eq(False)).sum())
+    return without, [(lost > 0, f"{lost} pairs could not be compared by {statistic}")]
+
+
+def not_compared(models: Sequence[str], statistic: str) -> str:
+    """Say which models a statistic was not run on; empty if there is none."""
+    return f"; {', '.join(models)} could be compared with no other by {statistic}" if models else ""
 
 
 def others_left_alone(pairs: pd.DataFrame, statistic: str, level: float) -> list[tuple[bool, str]]:
     """As problems: independent pairs that Holm rejects, or too many of them with small p, and pairs without a value.
 
-    Pairs of the same two trees repeat each other, so they count as one group (`groups.pairs_of_trees`).
+    Pairs of the same two trees repeat each other, so they count as one group (`groups.pairs_of_trees`). `left_out` says
+    which pairs may lack a value.
     """
-    dependent, independent, failed = known(pairs, statistic)
+    dependent, independent, _ = known(pairs, statistic)
     if independent.empty:
         return [(True, f"no independent pair was compared by {statistic}")]
     every = pvalues.holm([*dependent["log10_p"], *independent["log10_p"]])
@@ -30,7 +55,7 @@ def others_left_alone(pairs: pd.DataFrame, statistic: str, level: float) -> list
             n_rejected > 0,
             f"Holm at {level} rejects {n_rejected} of {len(independent)} independent pairs by {statistic}",
         ),
-        (failed > 0, f"{failed} pairs could not be compared by {statistic}"),
+        *left_out(pairs, statistic)[1],
         *calibration.too_many_small(f"independent pairs by {statistic}", independent["log10_p"], groups=trees),
     ]
 
@@ -55,6 +80,7 @@ def separates(
     ours = (
         f"{n_found} of {len(dependent)} below {log10_p:g}, largest {log10_words(dependent['log10_p'].max())}; "
         f"{len(independent)} independent, smallest {log10_words(independent['log10_p'].min())}"
+        f"{not_compared(left_out(pairs, statistic)[0], statistic)}"
     )
     if by_symmetry is None:
         without = judge(ours, "", problems, bars)
@@ -77,10 +103,13 @@ def permtest_at_minimum(
     *,
     whole: str,
     by_block: str,
-    fisher_log10_p: float,
+    share_of_floor: float,
     level: float,
 ) -> ClaimStatus:
-    """Every dependent pair at p = 1/(T+1) and per block below `fisher_log10_p`; independent ones no more than chance.
+    """Every dependent pair at p = 1/(T+1) and per block near its floor; independent ones no more than chance.
+
+    Near is `share_of_floor` of the smallest log10 p that any of these pairs could have: footnote 3's bound of 1e-30 is
+    that of 99 copies in each of 32 blocks, 10^-30.6, and fewer blocks have another.
 
     `whole` permutes the whole model, `by_block` each MLP on its own, so that Fisher's method may combine its blocks.
     The size is judged by the pairs `chain_of_trees`, one model of each tree with that of the next, whose
@@ -88,8 +117,8 @@ def permtest_at_minimum(
     All independent pairs together must not have too many small p-values either, with pairs of the same two trees as one
     group.
     """
-    dependent, independent, failed = known(pairs, whole)
-    dependent_by_block, independent_by_block, failed_by_block = known(pairs, by_block)
+    dependent, independent, _ = known(pairs, whole)
+    dependent_by_block, independent_by_block, _ = known(pairs, by_block)
     chain = {frozenset(pair) for pair in chain_of_trees}
     apart, apart_by_block = (
         rows[[frozenset(pair) in chain for pair in zip(rows["a"], rows["b"], strict=True)]]
@@ -101,19 +130,23 @@ def permtest_at_minimum(
     minimum = -np.log10(n_permutations + 1)
     n_found = int((dependent["log10_p"] <= minimum + 1e-9).sum())
     weakest = float(dependent_by_block["log10_p"].max())
+    floor = float(pairs.loc[pairs["statistic"] == by_block, "floor"].min())
     accused = int((apart["log10_p"] <= np.log10(level) + 1e-9).sum())
     blocks = [value for values in apart_by_block["blocks"] for value in values]
     uniform = calibration.ks_uniform(blocks)
     largest_p = 10 ** float(dependent["log10_p"].max())
     ours = (
         f"T = {n_permutations}: {n_found} of {len(dependent)} at p = {largest_p:.2g}; per block with Fisher at most "
-        f"{log10_words(weakest)}; {len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
+        f"{log10_words(weakest)}, of {floor:.1f} at the least; "
+        f"{len(independent)} independent from {10 ** independent['log10_p'].min():.2f} "
         f"to {10 ** independent['log10_p'].max():.2f}; of {len(apart)} pairs that are independent of each other "
         f"{accused} at {level:g}, their {len(blocks)} blocks KS {pvalues.in_words(uniform.p)}"
+        f"{not_compared(left_out(pairs, by_block)[0], by_block)}"
     )
     problems = [
         (n_found < len(dependent), f"{len(dependent) - n_found} dependent pairs are above the minimum"),
-        (failed + failed_by_block > 0, f"{failed + failed_by_block} pairs could not be compared"),
+        *left_out(pairs, whole)[1],
+        *left_out(pairs, by_block)[1],
         *calibration.too_many_small(
             "pairs that are independent of each other", apart["log10_p"], n_permutations=n_permutations
         ),
@@ -123,7 +156,9 @@ def permtest_at_minimum(
         ),
         *calibration.too_many_small("blocks of independent pairs", blocks),
     ]
-    bars = [Bar("largest of a dependent pair per block with Fisher", [weakest], fisher_log10_p)]
+    bars = [
+        Bar("share of the smallest log10 p per block with Fisher", [weakest / floor], share_of_floor, above=True),
+    ]
     why = (
         f"every dependent pair is closer than all of its {n_permutations} permuted copies, and independent pairs are "
         f"no more often at {level:g} than chance has them"
@@ -137,9 +172,10 @@ def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Cl
     Both with its interval. A statistic that finds all dependent pairs at 0.01, as the paper's others do, has an area of
     0.99 at least. One that has an area of 1/2 measures nothing, a constant for example, and shows nothing of outputs.
     """
-    dependent, independent, failed = known(pairs, statistic)
+    dependent, independent, _ = known(pairs, statistic)
     if dependent.empty or independent.empty:
         return ClaimStatus(NOT_RUN, "", NO_GROUPS)
+    without, lost = left_out(pairs, statistic)
     both = pd.concat([dependent, independent])
     models = list(zip(both["a"], both["b"], strict=True))
     area = area_under_curve(models, both["value"], both["dependent"].astype(bool))
@@ -147,7 +183,7 @@ def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Cl
     ours = (
         f"log JSD of a dependent pair up to {np.log(largest):.2f}, of an independent pair down to "
         f"{np.log(smallest):.2f}; a dependent pair is the closer one in {area.value:.1%} of {len(dependent)} x "
-        f"{len(independent)} comparisons"
+        f"{len(independent)} comparisons{not_compared(without, statistic)}"
     )
     way = area.either_way
     bars = [
@@ -155,7 +191,7 @@ def does_not_separate(pairs: pd.DataFrame, *, statistic: str, most: float) -> Cl
         Bar("area under the curve", [way.value], 0.5, above=True, interval=way.interval),
     ]
     why = f"it tells more than a coin, and its interval ends below {most:g}"
-    return judge(ours, why, [(failed > 0, f"{failed} pairs could not be compared")], bars)
+    return judge(ours, why, lost, bars)
 
 
 def siblings_found(pairs: pd.DataFrame, *, statistics: Sequence[str], log10_p: float, level: float) -> ClaimStatus:
@@ -167,7 +203,10 @@ def siblings_found(pairs: pd.DataFrame, *, statistics: Sequence[str], log10_p: f
         if siblings.empty:
             return ClaimStatus(NOT_RUN, "", "the models run hold no siblings")
         n_found, largest = int((siblings["log10_p"] < log10_p).sum()), siblings["log10_p"].max()
-        words.append(f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}")
+        without = not_compared(left_out(pairs, statistic)[0], statistic)
+        words.append(
+            f"{statistic}: {n_found} of {len(siblings)} sibling pairs, largest {log10_words(largest)}{without}"
+        )
         bars.append(Bar(f"largest {statistic} of siblings", [largest], log10_p))
         problems += others_left_alone(pairs, statistic, level)
     why = f"every sibling pair is below {log10_p:g}, and independent pairs are left alone"
@@ -198,7 +237,8 @@ def long_training_found(
         both = dependent[[set(pair) in generations for pair in zip(dependent["a"], dependent["b"], strict=True)]]
         if len(both) < len(generations):
             return ClaimStatus(NOT_RUN, "", "the chain of base, child and grandchild was not compared")
-        words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}")
+        without = not_compared(left_out(pairs, statistic)[0], statistic)
+        words.append(f"{statistic} largest {log10_words(both['log10_p'].max())}{without}")
         bars.append(Bar(f"largest {statistic} of the chain", [both["log10_p"].max()], log10_p))
         problems += others_left_alone(pairs, statistic, level)
     ours = f"{chain['child']} ({tokens}) and {chain['grandchild']}: " + ", ".join(words)

@@ -17,7 +17,7 @@ from provlab_study.shared import retraining
 from provlab_study.shared.retraining import Retrained
 from provlab_study.shared.students import Student
 
-BAR = -12.0  # log10 p that the claim asks of every retrained block
+BAR = -12.0  # log10 p in the paper's form that the claim asks of every retrained block
 TABLE_8 = "independence_table8_mlp_retraining"
 PAPER_UNITS = 11_008  # hidden units of an MLP in the paper's models
 

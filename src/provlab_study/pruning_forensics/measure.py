@@ -176,6 +176,19 @@ def published_and_ours(maps: Mapping[Pair, BlockMap], level: float) -> pd.DataFr
     return pd.DataFrame(rows)
 
 
+def block_by_block(maps: Mapping[Pair, BlockMap], level: float) -> pd.DataFrame:
+    """Tables 11 to 13 as they stand, block of the child to block of the parent from 1, and ours beside each."""
+    in_place = {recipe_card(b).get("recipe", {}).get("mirrors") or b: (a, b) for a, b in maps}
+    columns = {}
+    for (_, child), origin in published_maps().items():
+        columns[f"{child.rpartition('/')[2]}, {_TABLES[child][0]}"] = {new + 1: old + 1 for new, old in origin.items()}
+        if (pair := in_place.get(child)) is not None:
+            ours = maps[pair].origin(level)
+            columns[f"ours, {short_name(pair[1])}"] = {new + 1: old + 1 for new, old in ours.items() if old is not None}
+    frame = pd.DataFrame(columns).sort_index().astype("Int64").astype(object)
+    return frame.where(frame.notna(), "").rename_axis("block of the child")
+
+
 def _runs(blocks: Iterable[int], n_blocks: int) -> str:
     """Blocks counted from 1, runs drawn together: ``1 to 3, 8 (of 8)``."""
     runs: list[list[int]] = []

@@ -16,11 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from provlab import provenance, schema, studying, zoo
+from provlab import plugins, provenance, schema, studying, zoo
 from provlab.engine.pairs import open_models
-from provlab.errors import InputError, ParameterError
+from provlab.errors import InputError, ParameterError, one_line
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.report.views import Report
@@ -193,6 +194,22 @@ class Run:
         study = replace(study, lineage=self.lineage(study.sources))
         self.pairs(study)
         return study
+
+    @property
+    def text(self) -> str:
+        """The text that models read: the file of the parameter ``text``, else prose that no model of the zoo saw.
+
+        Raises
+        ------
+        InputError
+            The file is no text in UTF-8.
+        """
+        if not (named := str(self.parameters.get("text", ""))):
+            return plugins.default_text() or ""
+        try:
+            return Path(named).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"text: {named} cannot be read as UTF-8 ({one_line(error)})") from error
 
     def found(self, result: Answer) -> Answer:
         """Keep a result's answer for the page's first sentences, where it is about a reader's models; return it."""

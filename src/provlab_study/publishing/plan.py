@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import yaml
 from tqdm import tqdm
 
 from provlab import provenance, schema, zoo
-from provlab.errors import ParameterError, nearest, one_line
+from provlab.errors import ParameterError, ProvlabError, nearest, one_line
 from provlab.files import digest
 from provlab.processes import stoppable, work_for_parent
 from provlab.zoo.recipes import Recipe, collection
@@ -118,6 +119,27 @@ class Plan:
             raise ParameterError(f"{path} offers to fetch for {strange[0]}, which is none of its notebooks")
         return cls(**content)
 
+    def models_of(self, experiment: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Those of the models that are fetched which the parameters of an experiment name."""
+        given = experiment.get("parameters", {}).values()
+        named = {name for value in given for name in (value if isinstance(value, list) else [value])}
+        return [model for model in self.fetches if model["id"] in named]
+
+    def of_pages(self, names: Sequence[str]) -> "Plan":
+        """The plan without the pages that fetch models and are not named, and without models that no page is left for.
+
+        Raises
+        ------
+        ParameterError
+            A name is that of no page which fetches a model.
+        """
+        fetching = {item["notebook"]: self.models_of(item) for item in self.experiments if self.models_of(item)}
+        if strange := sorted(set(names) - fetching.keys()):
+            raise ParameterError(f"{strange[0]} is no page that fetches a model; these do: {', '.join(fetching)}")
+        left = [item for item in self.experiments if item["notebook"] not in fetching.keys() - set(names)]
+        needed = {model["id"] for name in names for model in fetching[name]}
+        return replace(self, experiments=left, fetches=[model for model in self.fetches if model["id"] in needed])
+
     def parameters_of(self, name: str) -> dict[str, Any]:
         """Return what the plan gives the notebook of this name.
 
@@ -164,15 +186,15 @@ def run_plan(
 ) -> int:
     """Run every notebook of a plan that is not up to date; return how many ran.
 
-    Several at a time if the plan says so. When one fails, those that run are waited for, their pages stay, and no
-    further one is begun. `between` is called after each stage in which a notebook ran.
+    Several at a time if the plan says so. One that fails keeps no other from running; run again, the plan goes on with
+    those that failed and what reads them. `between` is called after each stage in which a notebook ran.
 
     Raises
     ------
     ProvlabError
-        As `run`.
+        At the end, where notebooks failed: each with its reason, as `run` gives it.
     """
-    ran = 0
+    ran, failed = 0, dict[str, str]()
     before = ""  # stands for the pages made so far, for notebooks that read what those left
     for together in _waves(plan.experiments):
         tasks: list[_Task] = []
@@ -199,14 +221,20 @@ def run_plan(
                 say(f"{left}: not run, without {', '.join(sorted(error.models))}")
                 _run_together(able, plan.jobs, say)
                 raise
-        _run_together(tasks, plan.jobs, say)
-        ran += len(tasks)
+        lost = _run_together(tasks, plan.jobs, say)
+        failed |= lost
+        ran += len(tasks) - len(lost)
         for experiment in together:
             page = output / find_notebook(experiment["notebook"]).name
             # a page made again has another time: a notebook that reads it runs again
-            before = digest([before, page.name, page.stat().st_mtime_ns])
+            before = digest([before, page.name, page.stat().st_mtime_ns if page.exists() else None])
         if between is not None and tasks and together[-1].get("ends_stage"):
             between()
+    if len(failed) == 1:
+        raise ProvlabError(next(iter(failed.values())))
+    if failed:
+        names = ", ".join(failed)
+        raise ProvlabError(f"{len(failed)} notebooks failed, the same command goes on with these: {names}")
     return ran
 
 
@@ -263,13 +291,25 @@ def _in_a_process(task: _Task) -> float:
         return task.run()
 
 
-def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
-    """Run notebooks, at most `jobs` at a time; if there are several, the longest first, each from its own process."""
+def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> dict[str, str]:
+    """Run notebooks, at most `jobs` at a time; if there are several, the longest first, each from its own process.
+
+    Returns those that failed, each with the reason.
+    """
+    failed: dict[str, str] = {}
+
+    def ended(task: _Task, seconds: Callable[[], float]) -> None:
+        try:
+            say(f"{task.path.stem}: done in {seconds():,.0f} s")
+        except ProvlabError as error:
+            failed[task.path.stem] = str(error)
+            say(f"{task.path.stem}: failed, the others go on: {error}")
+
     if jobs == 1 or len(tasks) < 2:
         for task in tasks:
             say(f"{task.path.stem}: running")
-            say(f"{task.path.stem}: done in {task.run(progress=sys.stderr.isatty()):,.0f} s")
-        return
+            ended(task, partial(task.run, progress=sys.stderr.isatty()))
+        return failed
     jobs = min(jobs, len(tasks))
     tasks = sorted(tasks, key=lambda task: -task.minutes)
     say(f"{len(tasks)} notebooks to run, {jobs} at a time")
@@ -284,13 +324,14 @@ def _run_together(tasks: Sequence[_Task], jobs: int, say: Say) -> None:
                     begun.setdefault(task.path.stem, time.monotonic())
                 done, _ = wait(left, timeout=_EVERY, return_when=FIRST_COMPLETED)
                 for finished in done:
-                    say(f"{left.pop(finished).path.stem}: done in {finished.result():,.0f} s")
+                    ended(left.pop(finished), finished.result)
                     bar.update()
                 if bar.disable and not done:
                     say(_under_way(under_way, list(left.values()), begun, jobs))
         except BaseException:  # an interrupt too, which the processes get as well
             pool.shutdown(cancel_futures=True)
             raise
+    return failed
 
 
 def _under_way(running: Sequence[_Task], left: Sequence[_Task], begun: Mapping[str, float], jobs: int) -> str:

@@ -100,7 +100,8 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     Parameters
     ----------
     a, b : Model
-        Both with gated MLPs, of any depth and width, and with tokenizers that cut the text alike.
+        Both with gated MLPs, of any depth and width. Where their tokenizers cut the text differently, the tokens that
+        both have at the same places are read.
     options : Options
         With the held-out text; activations at its ``kept_tokens`` positions are kept, in memory or, where they are
         large, in temporary files; as many blocks are held at once as fit into memory.
@@ -112,7 +113,7 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
     Raises
     ------
     NotComparableError
-        A model has no gated MLP, or the tokenizers cut the text differently.
+        A model has no gated MLP, or the tokenizers have too few tokens of the text in common.
     """
     log10_p = np.zeros((a.anatomy.n_blocks, b.anatomy.n_blocks))
     units, floors = {}, []

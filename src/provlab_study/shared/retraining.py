@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError
-from provlab.inference import allowing, pvalues
+from provlab.inference import pvalues
 from provlab.running.predictions import next_token_log_probs
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
@@ -116,18 +116,11 @@ def reference(source: str, options: Options, *, allow_pickle: bool = False) -> G
 # How many units agree ----------------------------------------------------------------------------------------
 
 
-def log10_p_of_share(share: float, n: int) -> float:
-    """Return phi_MATCH's log10 p where the two matchings agree on a share of n units, and at random on the others.
-
-    Spearman's correlation is then that share, up to chance: of the units that are left where phi_MATCH's allowance is
-    taken away.
-    """
-    left = n - min(allowing.allowance(n), round(share * n))
-    return pvalues.log10_p_spearman(_distance(max(0.0, 1 - (1 - share) * n / left), left), left)
-
-
 def paper_log10_p_of_share(share: float, n: int) -> float:
-    """Return the same by the paper's two-sided t tail."""
+    """Return phi_MATCH's log10 p by the paper's two-sided t tail, where the two matchings agree on a share of n units.
+
+    They are random on the others: Spearman's correlation is then that share, up to chance.
+    """
     return pvalues.log10_p_t(_distance(share, n), n)
 
 

@@ -32,6 +32,11 @@ from provlab.files import atomic_file, cache_dir, digest, reading
 from provlab_study.shared.teachers import BlockMlp, tensor_sha256
 
 INPUTS = ("gaussian", "matched")
+#: share of the learning rate, by the share of the steps that are taken
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "cosine": lambda done: 0.5 * (1 + float(np.cos(np.pi * done))),
+    "constant": lambda done: 1.0,
+}
 #: rows of held-out input that the learning curve is measured on
 _N_HELD_OUT = 1024
 _CURVE_POINTS = 12
@@ -48,8 +53,9 @@ class Settings:
     width_factor
         Hidden units of the student for each one of the teacher's (the paper: 2).
     steps, batch, learning_rate
-        Those of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001). The rate falls to
-        zero as a cosine.
+        Those of Adam on the mean squared error (the paper: 10,000 steps of 5,000 inputs, rate 0.001).
+    schedule
+        How the rate goes on: ``"cosine"`` falls to zero, ``"constant"`` stays, as in the paper.
     beta2
         Adam's memory of squared gradients: at the usual 0.999 a short training still divides by those of its beginning.
     inputs
@@ -68,6 +74,7 @@ class Settings:
     steps: int = 1000
     batch: int = 128
     learning_rate: float = 0.01
+    schedule: str = "cosine"
     beta2: float = 0.95
     inputs: str = "gaussian"
     parallel_penalty: float = 0.0
@@ -79,6 +86,7 @@ class Settings:
             f"width_factor must be positive, not {self.width_factor}": self.width_factor > 0,
             f"steps and batch must be at least 1, not {self.steps}, {self.batch}": min(self.steps, self.batch) >= 1,
             f"learning_rate must be positive, not {self.learning_rate}": self.learning_rate > 0,
+            f"schedule must be one of {', '.join(SCHEDULES)}, not {self.schedule!r}": self.schedule in SCHEDULES,
             f"beta2 must be from 0 to below 1, not {self.beta2}": 0 <= self.beta2 < 1,
             f"inputs must be one of {', '.join(INPUTS)}, not {self.inputs!r}": self.inputs in INPUTS,
             f"parallel_penalty must not be negative, not {self.parallel_penalty}": self.parallel_penalty >= 0,
@@ -213,7 +221,7 @@ def distill(
             "code": code_digest(distill),
             "torch": torch.__version__.split("+")[0],
             "teacher": teacher.digest,
-            "settings": {**asdict(settings), "schedule": "cosine"},
+            "settings": asdict(settings),
             "sample": None if rows is None else tensor_sha256(rows),
         }
     )
@@ -276,7 +284,7 @@ def _train(teacher: BlockMlp, settings: Settings, sample: torch.Tensor | None, d
         if step == settings.steps:
             break
         for group in optimiser.param_groups:
-            group["lr"] = settings.learning_rate * 0.5 * (1 + float(np.cos(np.pi * step / settings.steps)))
+            group["lr"] = settings.learning_rate * SCHEDULES[settings.schedule](step / settings.steps)
         inputs = draw(settings.batch)
         with torch.no_grad():
             gradients.of_error(inputs, teacher(inputs) / scale)

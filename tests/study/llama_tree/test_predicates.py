@@ -46,9 +46,10 @@ def permtest(whole=None, blocks=None, seed=1):
             "log10_p": -2.0 if dependent else float(np.log10(rank)),
             "blocks": [-3.0] * BLOCKS if dependent else own,
             "by_block": -8.4 if dependent else -0.3,
+            "floor": -8.4,
         }
 
-    bars = {"fisher_log10_p": -4, "level": 0.01}
+    bars = {"share_of_floor": 0.9, "level": 0.01}
     return permtest_at_minimum(study(values), CHAIN, T, whole="phi_l2", by_block="phi_l2_blocks", **bars)
 
 

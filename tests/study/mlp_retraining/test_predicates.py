@@ -11,8 +11,8 @@ ROW = planted.row("I21")
 
 def good(seed=0):
     return [
-        {"seed": seed, "block": block, "relative": 0.01 + block / 100, "log10_p": log10_p - seed}
-        | {"log10_p_stranger": strange}
+        {"seed": seed, "block": block, "relative": 0.01 + block / 100, "paper_log10_p": log10_p - seed}
+        | {"paper_log10_p_stranger": strange}
         for block, (log10_p, strange) in enumerate([(-39.0, -0.1), (-32.0, -2.5), (-12.1, -0.4)])
     ]
 
@@ -32,27 +32,29 @@ def test_replicates_near_the_bar_are_within_their_spread():
     rows = [row for seed in range(3) for row in good(seed)]
     verdict = judged(rows)  # -12.1, -13.1 and -14.1
     assert (verdict.status, verdict.replicates) == ("within_its_spread", "3 of 3")
-    far = [{**row, "log10_p": row["log10_p"] - 5} for row in rows]
+    far = [{**row, "paper_log10_p": row["paper_log10_p"] - 5} for row in rows]
     assert judged(far).status == "holds"
-    lost = [{**row, "log10_p": row["log10_p"] + 9} for row in rows]
+    lost = [{**row, "paper_log10_p": row["paper_log10_p"] + 9} for row in rows]
     assert (judged(lost).status, judged(lost).replicates) == ("fails", "0 of 3")
 
 
 NAN = float("nan")
 NEAR = "weakest block: "
 PLANTS = [
-    Plant("a little above", put(2, "log10_p", value=-11.9), FAILS, NEAR + "-11.9, 0.1 above the bar of -12"),
-    Plant("at the bar", put(2, "log10_p", value=-12.0), FAILS, NEAR + "-12.0, at the bar of -12"),
-    Plant("no number", put(1, "log10_p", value=NAN), FAILS, NEAR + "no value"),
-    Plant("a stranger", put(1, "log10_p_stranger", value=-3.0), FAILS, "a stranger's block is at or below -3"),
+    Plant("a little above", put(2, "paper_log10_p", value=-11.9), FAILS, NEAR + "-11.9, 0.1 above the bar of -12"),
+    Plant("at the bar", put(2, "paper_log10_p", value=-12.0), FAILS, NEAR + "-12.0, at the bar of -12"),
+    Plant("no number", put(1, "paper_log10_p", value=NAN), FAILS, NEAR + "no value"),
+    Plant("a stranger", put(1, "paper_log10_p_stranger", value=-3.0), FAILS, "a stranger's block is at or below -3"),
     Plant(
         "a stranger's blocks",
-        every(change=lambda k, row: {"log10_p_stranger": -2.9}),
+        every(change=lambda k, row: {"paper_log10_p_stranger": -2.9}),
         FAILS,
         "a stranger's blocks together are at -6.4",
     ),
-    Plant("no stranger", put(1, "log10_p_stranger", value=None), FAILS, "a block was not compared with a stranger"),
-    Plant("no stranger's number", put(1, "log10_p_stranger", value=NAN), FAILS, "not compared with a stranger"),
+    Plant(
+        "no stranger", put(1, "paper_log10_p_stranger", value=None), FAILS, "a block was not compared with a stranger"
+    ),
+    Plant("no stranger's number", put(1, "paper_log10_p_stranger", value=NAN), FAILS, "not compared with a stranger"),
     Plant("one block lacks", lambda rows: rows.pop(1), FAILS, "block 1 was not retrained"),
     Plant(
         "one block twice",

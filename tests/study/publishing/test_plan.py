@@ -158,6 +158,27 @@ def test_one_of_several_that_fails_is_named_and_the_others_stay(project):
     assert sorted(page.name for page in (project / "book").iterdir()) == ["board.failed.ipynb", "tree.ipynb"]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_page_that_fails_keeps_none_of_the_others_from_running(project, jobs):
+    """In its own stage and in later ones; run again, the plan makes what failed and what reads it."""
+    write(project / "notebooks" / "tree.ipynb", "raise ValueError('no')")
+    write(project / "notebooks" / "status.ipynb", "raise KeyError('nor this')")
+    write(project / "notebooks" / "last.ipynb", "1")
+    order = [{"notebook": "tree"}, {"notebook": "last"}, {"notebook": "status", "ends_stage": True}]
+    plan, message = Plan("smoke", [*order, {"notebook": "board", "reads": True}], jobs=jobs), []
+    with pytest.raises(ProvlabError, match=r"2 notebooks failed, .* these: \w+, \w+$"):
+        run_plan(plan, project / "book", say=message.append)
+    for name, why in (("tree", "ValueError: no"), ("status", "KeyError")):
+        said = f"{name}: failed, the others go on: notebook {name} failed in cell 3: {why}"
+        assert any(line.startswith(said) for line in message)
+    made = sorted(page.name for page in (project / "book").iterdir() if ".failed" not in page.name)
+    assert made == ["board.ipynb", "last.ipynb"]
+    for name in ("tree", "status"):
+        write(project / "notebooks" / f"{name}.ipynb", "2")
+    assert run_plan(plan, project / "book", say=message.append) == 3  # not the one that was made
+    assert run_plan(plan, project / "book", say=message.append) == 0
+
+
 def test_what_reads_runs_after_what_it_reads():
     assert waves({}, {"reads": True}, {}, {"reads": True}) == [["a"], ["b"], ["c"], ["d"]]
     assert waves({}, {}, {}, {"reads": True}) == [["a", "b", "c"], ["d"]]

@@ -50,7 +50,8 @@ def tree_of_pairs(rejecting):
             blocks = [-100.0] * BLOCKS if known else list(np.log10(rng.permutation((np.arange(4) + rng.random()) / 4)))
             value = 0.5 + float(rng.random()) - 0.4 * dependent(a, b)  # kin are the closer ones in most comparisons
             row = {"a": a, "b": b, "statistic": statistic, "dependent": dependent(a, b), "error": None, "value": value}
-            rows.append(row | {"siblings": siblings(a, b), "log10_p": log10_p, "blocks": blocks, "keys": ["unit"]})
+            others = {"siblings": siblings(a, b), "floor": -500.0, "keys": ["unit"]}
+            rows.append(row | others | {"log10_p": log10_p, "blocks": blocks})
     frame = pd.DataFrame(rows)
     for column in ("dependent", "error"):
         frame[column] = frame[column].astype(object)
@@ -134,6 +135,17 @@ def fails_to_run(statistic):
     return spoil
 
 
+def cannot_be_read(statistic, *models, error="its tokenizer is code"):
+    """All pairs of some models have no value."""
+
+    def spoil(record):
+        frame = record["pairs"]
+        of_it = frame["statistic"].eq(statistic) & (frame["a"].isin(models) | frame["b"].isin(models))
+        record["pairs"].loc[of_it, ["error", "log10_p"]] = [error, np.nan]
+
+    return spoil
+
+
 def only(*kept):
     def spoil(record):
         frame = record["pairs"]
@@ -169,7 +181,14 @@ FAULTS = [
     ("I4", fails_to_run("phi_u"), "1 pairs could not be compared"),
     ("I6", pair("phi_l2", "oak-0", "oak-1", np.log10(0.02)), "1 dependent pairs"),
     ("I6", pair("phi_l2_blocks", "oak-0", "oak-1", -0.5), "Fisher"),
+    ("I5", cannot_be_read("phi_h", "ash-0", "bay-0", "fig-0"), "57 pairs could not be compared by phi_h"),
+    ("I5", cannot_be_read("phi_h", "yew-1"), "1 pairs could not be compared by phi_h"),
     ("I6", fails_to_run("phi_l2"), "1 pairs could not be compared"),
+    (
+        "I6",
+        pair("phi_l2_blocks", "oak-0", "oak-1", -440.0),
+        "share of the smallest log10 p per block with Fisher: 0.88, 0.02 below the bar of 0.9",
+    ),
     ("I7", jsd(0.1, 0.5), "area under the curve: 1 (95% interval 1 to 1), 0.05 above the bar of 0.95"),
     ("I7", jsd(0.5, 0.1), "area under the curve: 1 (95% interval 1 to 1), 0.05 above the bar of 0.95"),
     ("I7", jsd(0.5, 0.5), "area under the curve: 0.5 (95% interval 0.5 to 0.5), at the bar of 0.5, on the wrong side"),
@@ -181,10 +200,10 @@ FAULTS = [
     ("I9", measure("long_training", share=0.2), "the child saw only 20.0% of its base's tokens"),
     ("I10", pair("phi_u", "oak-0", "oak-1", -2.0), "phi_u of oak-0 and oak-1: "),
     ("I10", pair("phi_u", "oak-0", "elm-0", -9.0), "smallest phi_u of a control, by Holm: "),
-    ("I10", pair("phi_u", "elm-0", "fir-0", -9.0), "smallest phi_u of a control, by Holm: "),
+    ("I10", pair("phi_u", "oak-1", "fir-0", -9.0), "smallest phi_u of a control, by Holm: "),
     ("I10", measure("roles", leak="yew-0"), "oak-0 and yew-0 are known to be independent"),
     ("I10", measure("roles", controls=["oak-3", "fir-0"]), "oak-0 and oak-3 are known to be related"),
-    ("I10", fails_to_run("phi_u"), "phi_u has no value for"),
+    ("I10", cannot_be_read("phi_u", "fir-0"), "phi_u has no value for"),
     ("I1", measure("example_one", independent=[0.1] * 800 + [0.9] * 1200), "p of uniformity"),
     ("I1", measure("example_one", independent=[0.5] * 2000), "p of uniformity"),
     ("I1", measure("example_one", independent=[0.01] * 36 + EVEN[:1964]), "56 of 2000"),
@@ -275,6 +294,24 @@ def test_a_good_record_holds(claim, tmp_path):
     assert verdict.status == "holds", verdict
     assert verdict.ours
     assert verdict.why
+
+
+STAYS = [
+    ("I4", cannot_be_read("phi_u", "fig-0"), "fig-0 could be compared with no other by phi_u"),
+    ("I5", cannot_be_read("phi_h", "fig-0", "bay-0"), "bay-0, fig-0 could be compared with no other by phi_h"),
+    ("I6", cannot_be_read("phi_l2_blocks", "bay-0"), "bay-0 could be compared with no other by phi_l2_blocks"),
+    ("I8", cannot_be_read("phi_h", "fig-0"), "fig-0 could be compared with no other by phi_h"),
+    ("I9", cannot_be_read("phi_h", "fig-0"), "fig-0 could be compared with no other by phi_h"),
+    ("I10", pair("phi_u", "elm-0", "fir-0", -9.0), ""),
+]
+
+
+@pytest.mark.parametrize(("claim", "change", "said"), STAYS)
+def test_what_a_claim_does_not_speak_of_does_not_decide_it(claim, change, said, tmp_path):
+    """A model that cannot be read for a statistic, and has no relative, is named; controls may be each other's kin."""
+    verdict = judged(claim, tmp_path, change)
+    assert verdict.status == judged(claim, tmp_path).status, verdict
+    assert said in verdict.ours
 
 
 @pytest.mark.parametrize(("status", "claim", "change", "reason"), TABLE)

@@ -1,9 +1,12 @@
 """Which blocks and which hidden units a child has of its parent, where we cut the child out ourselves."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel
+from tokenizers import ByteLevelBPETokenizer
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from provlab.engine.store import Store
 from provlab.errors import NotComparableError
@@ -11,6 +14,7 @@ from provlab.inference import pvalues
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
+from provlab.statistics.text import cut
 from provlab_study.shared.block_map import block_map
 
 HIDDEN, BLOCKS = 96, 4
@@ -110,6 +114,22 @@ def test_finished_pairs_of_blocks_are_not_computed_again(family, options, mapped
     again = block_map(a, b, options, store=store, progress=False)
     assert np.array_equal(again.log10_p, mapped.log10_p)
     assert all(np.array_equal(again.units[pair].by_up, mapped.units[pair].by_up) for pair in mapped.units)
+
+
+def test_models_of_two_tokenizers_are_compared_on_the_tokens_that_both_have(family, options, text, tmp_path):
+    """A stranger must be there for children whose tokenizer no stranger has."""
+    parent, stranger = family[0]["parent"], family[0]["stranger"]
+    folder = tmp_path / "stranger"
+    shutil.copytree(stranger.checkpoint.folder(), folder, ignore=shutil.ignore_patterns("tokenizer*", "special*"))
+    trainer = ByteLevelBPETokenizer()
+    trainer.train_from_iterator([text[::-1], text[: len(text) // 4]], vocab_size=290, show_progress=False)
+    PreTrainedTokenizerFast(tokenizer_object=trainer._tokenizer).save_pretrained(folder)
+    other = Model.open(str(folder))
+    assert not np.array_equal(cut(parent.checkpoint, options)[1], cut(other.checkpoint, options)[1])
+    results = block_map(parent, other, options, progress=False)
+    assert results.log10_p.shape == (BLOCKS, BLOCKS)
+    assert results.rejected() == []
+    assert results.log10_p.max() > np.log10(0.05)
 
 
 def test_a_model_without_gates_is_refused(family, options, tmp_path):

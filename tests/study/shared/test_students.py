@@ -192,6 +192,7 @@ def test_matched_inputs_have_the_mean_and_the_covariance_of_the_sample():
         ({"width_factor": 0}, "width_factor must be positive"),
         ({"steps": 0}, "steps and batch must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"schedule": "linear"}, "schedule must be one of cosine, constant"),
         ({"beta2": 1.0}, "beta2 must be from 0 to below 1"),
         ({"inputs": "text"}, "inputs must be one of gaussian, matched"),
         ({"parallel_penalty": -1.0}, "parallel_penalty must not be negative"),
@@ -257,3 +258,11 @@ def test_a_damaged_student_is_refused_by_name(tmp_path):
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(CheckpointError, match=f"{path.name} is damaged .*delete that file"):
         trained(planted(), QUICK, tmp_path)
+
+
+def test_the_rate_may_stay_as_it_is(tmp_path):
+    """As in the paper; a rate that falls to zero ends elsewhere."""
+    teacher = planted()
+    falling, constant = (trained(teacher, replace(QUICK, schedule=name), tmp_path) for name in ("cosine", "constant"))
+    assert falling.curve[0].loss == constant.curve[0].loss
+    assert falling.loss != constant.loss
