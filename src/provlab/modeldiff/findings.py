@@ -9,7 +9,7 @@ from provlab.modeldiff.answers import items_words
 from provlab.modeldiff.disputed import CHANGED, Output
 from provlab.modeldiff.gates import TEST_LEVEL as LEVEL
 from provlab.modeldiff.gates import Tested
-from provlab.modeldiff.outputs import concentration, group_words, loss_words, number, percent
+from provlab.modeldiff.outputs import group_words, loss_words, number, percent
 from provlab.plots.numbers import format_number
 from provlab.report.words import Finding, Words
 
@@ -33,7 +33,7 @@ def findings(found: Any) -> list[Finding]:
             side=lead,
             other="BA"["AB".index(lead)],
             divergence=number(output.divergence),
-            concentration=concentration(output, lead),
+            half=percent(output.half) if output.half else "",
         ),
         *say("where", "outputs", side=lead, group=group_words(output)),
     ]

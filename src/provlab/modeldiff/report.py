@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 _BINS = 40  # of a panel
 SCHEMA = "provlab.diff/3"
+_SAID = 3  # findings that are read at first; the others fold
 _SHOWN, _LONGEST = 2, 44  # lines on a card, of outputs and of a text, and characters of one
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
@@ -358,12 +359,13 @@ class Difference(views.Report):
         """The decision, what the models write, counts over Z, what is not to be relied on, assumptions."""
         lists = {"Not to be relied on": self.remedies(), "Assumed": self.assumptions()}
         beside = [views.Listed(title, sentences) for title, sentences in lists.items() if sentences]
-        sentence = self.decision()["sentence"]
+        said = [f"{words}." for _, words in findings(self)]
+        first = [" ".join(said[:_SAID]), *[views.Listed("More findings", said[_SAID:])] * (len(said) > _SAID)]
         if self.copies:
-            return [sentence]
+            return list(first)
         items = [items_table(self.items)] if self.items else []
         if self.equal or self.rounding:
-            return [sentence, *items, views.Table(["", "A", "B"], self.written_rows()), *beside]
+            return [*first, *items, views.Table(["", "A", "B"], self.written_rows()), *beside]
         header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
         inputs = [
             (side, format_number(example.difference, "+.3f"), marked(example))
@@ -372,7 +374,7 @@ class Difference(views.Report):
         ]
         ratios = [views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []
         return [
-            sentence,
+            *first,
             *items,
             views.Table(["over what each model writes", "A", "B"], self.written_rows()),
             views.Folded("Lines that the other model disputes most", [lines_table(self.by_source)]),
