@@ -191,6 +191,25 @@ def repetition_curve(
     )
 
 
+def peers_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """What each look found of planted changes, and its CPU seconds, of the records of ``benchmarks/peers.py``.
+
+    A copy in 4 bits and a second training have no words to be found by: of these only the seconds stand there.
+    """
+    named = ~rows["plant"].isin(["4 bits", "again"])
+    found = np.where(named, np.where(rows["found"], "found", "missed"), "–")
+    cells = [f"{word} ({seconds:.1f} s)" for word, seconds in zip(found, rows["cpu_s"], strict=True)]
+    text = np.where(rows["text has the topic"], "", ", topic not in the text")
+    about = {"tokens": rows["tokens"], "planted": rows["plant"] + text, "measured": rows["date"]}
+    wide = pd.DataFrame(about | {"look": rows["look"], "cell": cells})
+    return (
+        wide.pivot(index=list(about), columns="look", values="cell")
+        .reindex(wide.drop_duplicates(list(about)).set_index(list(about)).index)
+        .reset_index()
+        .fillna("")
+    )
+
+
 def over_thresholds(pairs: Mapping[str, BothDirections], thresholds: Sequence[float]) -> pd.DataFrame:
     """Equation 7 by numbers of inputs where D must pass a threshold, lambda, on either side; the rest counts for none.
 

@@ -108,3 +108,15 @@ def test_inputs_stand_in_the_window_of_their_difference_and_none_twice():
     table = measure.inputs_by_d(side, Spelt(), [-1.0, -0.6, 0.6, 1.0], seed=0)
     assert list(table["input"]) in (["1", "2", "3", "4", "5"], ["1", "3", "2", "4", "5"])
     assert list(table["window"]) == ["-1.50 to -1.00", "-1.00 to -0.60", "", "-0.60 to 0.60", "0.60 to 1.00"]
+
+
+def test_a_look_is_said_to_find_what_has_words():
+    rows = [
+        {"plant": plant, "text has the topic": has, "look": look, "found": found, "cpu_s": 1.26}
+        for plant, has in (("refuse", True), ("refuse", False), ("4 bits", True))
+        for look, found in (("KL", has), ("diff", True))
+    ]
+    table = measure.peers_table(pd.DataFrame(rows).assign(tokens=256, date="2026-11-29"))
+    assert list(table["planted"]) == ["refuse", "refuse, topic not in the text", "4 bits"]
+    assert list(table["KL"]) == ["found (1.3 s)", "missed (1.3 s)", "– (1.3 s)"]
+    assert list(table["diff"]) == ["found (1.3 s)", "found (1.3 s)", "– (1.3 s)"]
