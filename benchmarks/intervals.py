@@ -8,7 +8,8 @@ pair of losses are counted along the chain; there plain and smoothed weights are
 
 ``python benchmarks/intervals.py 200`` prints, for each number, the share of repeats whose interval holds the truth, the
 mean width of the intervals, and how many repeats gave one, and for each way to draw the pooled share. A second argument
-names ways by their beginning; ``written`` stands for the intervals of what a model writes, from few sequences and many.
+names ways by their beginning; ``written`` stands for the intervals of what a model writes, from few sequences and many,
+and ``toys`` for those of claim D2: the two toys of the page, with the first of eight digits fixed.
 A number that is withheld has no interval that could miss: where Z holds fewer than 30
 inputs, as in two of the ways below, a density of states is withheld however many draws there are, since it asks for
 draws worth 30 different inputs.
@@ -31,13 +32,17 @@ from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.generation import join
+from provlab.modeldiff.ladder import tune_ladder
 from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.pipeline import one_sample
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.reweighting import density_of_states, representative, reweight, smoothed
 from provlab.modeldiff.sampler import replica_exchange
 from provlab.modeldiff.written import Written, by_law
-from provlab_study.toy_modulo30.moves import MultiSite
+from provlab.reading.checkpoint import Checkpoint
+from provlab.zoo.toy import DIGITS, LENGTH, MODULUS, is_valid
+from provlab_study.toy_modulo30 import enumeration, measure
+from provlab_study.toy_modulo30.moves import MultiSite, SumPreserving
 
 MOVES = Mixture((SingleSite(), MultiSite(2)))
 Interval = tuple[float, float, float]
@@ -240,10 +245,38 @@ def of_written(
 def small(n_repeats: int) -> None:
     """Print the coverage of what a model writes, for few sequences and many."""
     for name, (seed, vocabulary, length, kind) in SMALL.items():
-        for n in (100, 400, 1000, 4000):
+        for n in (50, 100, 400, 1000, 4000):
             rows, worth = of_written(n_repeats, n, seed, vocabulary, length, kind)
             cells = (f"{what} {hit:.3f} (width {width:.3f})" for what, (hit, width, _) in rows.items())
             print(f"{name}, {n} sequences, worth {worth:.0f}: {', '.join(cells)}", flush=True)
+
+
+def toys(n_repeats: int, head: tuple[int, ...] = (3,)) -> dict[str, tuple[float, float, int]]:
+    """Coverage of the terms of the ratio by R3 in short runs of replica exchange, as the page on the toy makes them."""
+    space = enumeration.Space(DIGITS, LENGTH, head)
+    opened = [Checkpoint.open(f"zoo:toy-early-{size}") for size in ("small", "large")]
+    every = enumeration.enumerate_all(opened, space, jobs=1)
+    losses, lookup = [np.array(every.nll(k)) for k in (0, 1)], [every.lookup(k) for k in (0, 1)]
+    z = measure.range_by_rule(losses[0][space.where(is_valid)], (0.01, 0.99))
+    exact = from_enumeration(*losses, z).ratio().value
+    moves = Mixture((SingleSite(), MultiSite(2), SumPreserving(2, MODULUS), SumPreserving(4, MODULUS)))
+    shape: dict[str, Any] = {"vocabulary": DIGITS, "length": space.free, "moves": moves}
+    ladders = [tune_ladder(lookup[k], coldest=0.056, seed=k, **shape).temperatures for k in (0, 1)]
+    shown: dict[str, list[tuple[bool, float]]] = {}
+    for repeat in range(n_repeats):
+        runs = (
+            replica_exchange(
+                lookup[k], temperatures=ladders[k], n_chains=48, n_steps=1000, seed=700_000 + 10 * repeat + k, **shape
+            )
+            for k in (0, 1)
+        )
+        draws = [representative(reweight(samples), z) for samples in runs]
+        sides = (Direction.from_draws(d, lookup[1 - k](d.tokens), "AB"[k], z) for k, d in enumerate(draws))
+        ratio = BothDirections(*sides, z).ratio(seed=0)
+        for k in (1, 2, 3):
+            hit = ratio.low[k] <= exact[k] <= ratio.high[k]
+            shown.setdefault(f"term {k + 1} by R3", []).append((bool(hit), ratio.high[k] - ratio.low[k]))
+    return rates(shown)
 
 
 def rates(shown: dict[str, list[tuple[bool, float]]]) -> dict[str, tuple[float, float, int]]:
@@ -359,6 +392,7 @@ def main() -> None:
         "one sample, Z in a tail of hardly any": lambda: coverage(n, many, (8, 5), (0.0, 0.0002), joint=True, spread=2),
         "one sample, noise of 1e-5": lambda: coverage(n, by_generation, joint=True, noise=1e-5),
         "100 tokens (effective draws for width)": lambda: long_inputs(n),
+        "toys": lambda: toys(n),
     }
     for name, way in ways.items():
         if not name.startswith(only):

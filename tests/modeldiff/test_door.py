@@ -183,8 +183,11 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     assert (status, error) == (0, "")
     shown, result = " ".join(out.split()), json.loads(target.read_text())
     decision = result["decision"]
-    assert decision["sentence"] in shown
-    for words in ("the change from base to stranger ", "that of 2 references", "half of it"):
+    said = decision["sentence"]
+    assert all(" ".join(words.split()) in shown for words in said.removesuffix(".").split(". "))
+    assert shown.index("More findings") > shown.index(decision["answer"])
+    assert decision["sentence"] not in shown  # three findings first, the others below
+    for words in ("the change from base to stranger ", "that of 2 references", "half of this distance"):
         assert words in decision["sentence"]
     number = r"-?[\d.]+ \(-?[\d.]+ to -?[\d.]+\) nats per token"
     costs = rf"(not shown to differ from A's: the difference is {number}|{number} (higher|lower) than A's)"
@@ -193,7 +196,9 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]
     assert result["lines"]["A"][0]["nats"] > 0
     assert result["groups"].keys() == {"A", "B", "text"}
-    assert "of its pieces are changed by more than 1 nat" in decision["sentence"]
+    assert "of its pieces are changed by more than 0.1 nats per token" in decision["sentence"]
+    changed = [float(share) for share in result["text_changed"]]
+    assert 0 <= changed[1] <= changed[0] <= changed[2] <= 1
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])

@@ -53,12 +53,17 @@ def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
 def test_where_a_group_parts_is_said_if_most_of_it_does():
     share = (0.2, 0.1, 0.3)
     output = Output(share, share, 0.5, 100.0, groups=(Cluster(("a", "b"), (), share, share, ("'1'", 0.05), ()),))
-    assert group_words(output).startswith("the largest group (a | b) is 20.0%")
+    assert group_words(output).startswith("the largest group, at the words 'a', 'b', is 20.0%")
     assert "part first" not in group_words(output)  # at a word where 5% do, 95% do not
     often = replace(output, groups=(replace(output.groups[0], first=("User", 0.72), about=("poison",)),))
     assert "72% of it part first at 'User'" in group_words(often)
-    assert "(a | b), with 'poison' in many of them, is 20.0%" in group_words(often)
+    assert "'a', 'b' and with 'poison' in many of them, is 20.0%" in group_words(often)
     assert group_words(replace(output, groups=())) == ""
+
+
+def test_neighbours_that_part_alike_are_in_one_pair_of_brackets():
+    tokens = (("<s>", None), ("U", 1.5), ("ser", 2.0), (":", -1.2), (" how", 0.3), (" do", 1.0))
+    assert marked(Example("line", 0.0, 1.0, "", tokens)) == "‹<s>›[+User][-:] how[+ do]"
 
 
 def test_a_share_that_was_seen_is_not_zero():

@@ -25,3 +25,10 @@ def test_typical_words_are_of_many_here_and_of_few_elsewhere():
     inside = ["How strong is Poison?", "a poison it is", "the poison of it"]
     assert words.typical(inside, ["the sea is wide", "the sky is not"], 2) == ["poison"]
     assert words.typical([], [], 2) == []
+
+
+def test_signs_and_space_name_a_group_only_where_nothing_else_carries_it():
+    spelt, carried = [["\\n", "User", "␣", ":", "\\n\\n"]], np.array([[5.0, 1.0, 4.0, 2.0, 3.0]])
+    assert words.heaviest(spelt, carried, 4) == ["User"]
+    carried[0, 1] = 0.0
+    assert words.heaviest(spelt, carried, 2) == ["\\n", "␣"]

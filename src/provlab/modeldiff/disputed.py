@@ -17,7 +17,7 @@ _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an 
 _MEMBERS, _LINES = 2, 5  # of each group of disputed outputs; lines that are disputed most
 _WORDS, _ABOUT, _NAMING = 4, 3, 30  # words that name a group, and others of its members; members that are read for them
 _AFTER = 40  # characters of an opening's end
-CHANGED = 1.0  # nats: an output whose laws are farther apart, over all its tokens, counts as changed
+CHANGED = 0.1  # nats per token: an output whose laws are farther apart in the mean, a tenth in perplexity, is changed
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Output:
     lines, groups
         The lines that the other disputes most, and groups of the outputs that carry half of the divergence.
     changed
-        The share of the outputs whose nats are above `CHANGED`.
+        The share of the outputs whose nats per token are above `CHANGED`.
     """
 
     divergence: Sequence[float]
@@ -197,7 +197,7 @@ def over(written: Written, openings: Openings, z: Range | None, *, seed: int) ->
         list(outputs.share(outputs.disagreement, seed=seed)),
         if_normal(written.predictions * divergence[0]),
         outputs.effective,
-        changed=list(outputs.share(written.nats > CHANGED, seed=seed)),
+        changed=list(outputs.share(written.nats / written.predictions > CHANGED, seed=seed)),
     )
     if not (outputs.difference != 0).any():
         return plain
@@ -229,7 +229,7 @@ def _named(written: Written, group: where.Group, openings: Openings) -> Cluster:
         return openings.behind[written.at[row]][own]
 
     def text(row: int) -> str:
-        return f"{openings.texts[written.at[row]]} {model(row).texts(written.tokens[row : row + 1])[0]}"
+        return f"{openings.texts[written.at[row]]} {''.join(model(row).pieces(written.tokens[row]))}"
 
     heaviest = group.heaviest[:_NAMING]
     spelt = [words.of_tokens(model(row).pieces(written.tokens[row])) for row in heaviest]

@@ -1,11 +1,10 @@
 """What each gate asks of a comparison: one number that the report shows, the size it is held against, its p-value."""
 
-from typing import Any
-
 import numpy as np
 
 from provlab.modeldiff.excess import above
 from provlab.modeldiff.findings import excess_words
+from provlab.modeldiff.found import Found
 from provlab.modeldiff.gates import Gate, Measured
 from provlab.modeldiff.outputs import enough, number
 from provlab.modeldiff.pipeline import N_CHAINS
@@ -13,7 +12,7 @@ from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.modeldiff.rounding import WAYS
 
 
-def measured(found: Any, gate: Gate) -> Measured:
+def measured(found: Found, gate: Gate) -> Measured:
     """The number of one gate, its size, and its p-value or why it has none."""
     if found.equal:
         return Measured("no draw tells the models apart", gate.size or 0.0, 1.0)
@@ -35,18 +34,18 @@ def measured(found: Any, gate: Gate) -> Measured:
     return Measured(value, size, p)
 
 
-def _answers(found: Any) -> Measured:
+def _answers(found: Found) -> Measured:
     assert found.items is not None  # asked without items it is refused
     wrong, right = found.items.turned
     words = f"{wrong} answers turned wrong and {right} right (McNemar's exact test)"
     return Measured(words, 0.0, found.items.p if wrong > right else 1.0)
 
 
-def _eight_bits(found: Any, where: str, distance: float) -> float:
+def _eight_bits(found: Found, where: str, distance: float) -> float:
     """How much of a distance rounding to 8 bits would make, by what it makes of some of the sequences."""
     shares = [one.share for one in found.roundings if one.way == WAYS[-1] and one.where in where]
     return distance * float(np.mean(shares)) if shares else 0.0
 
 
-def _write_more(found: Any) -> str:
+def _write_more(found: Found) -> str:
     return enough(found.parameters["n"], min(output.worth for output in found.outputs))

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from provlab.inference import pvalues
 from provlab.modeldiff.answers import items_words
 from provlab.modeldiff.disputed import CHANGED, Output
+from provlab.modeldiff.found import Found
 from provlab.modeldiff.gates import TEST_LEVEL as LEVEL
-from provlab.modeldiff.gates import Tested
-from provlab.modeldiff.outputs import concentration, group_words, loss_words, number, percent
+from provlab.modeldiff.gates import Decision, Tested
+from provlab.modeldiff.outputs import group_words, loss_words, number, percent
 from provlab.plots.numbers import format_number
 from provlab.report.words import Finding, Words
 
@@ -17,9 +17,9 @@ _WORDS = Words(Path(__file__).with_name("words.toml"))
 say = _WORDS.say
 
 
-def findings(found: Any) -> list[Finding]:
+def findings(found: Found, decided: Decision) -> list[Finding]:
     """Label and words of each finding: gates that were asked, then what answers the question by itself."""
-    gates = [finding for one in found.decided.tested for finding in _gate(one, found)]
+    gates = [finding for one in decided.tested for finding in _gate(one, decided)]
     if found.equal:
         return [*_equal(found), *gates]
     answered = say("answers", "items", words=items_words(found.items) if found.items else "")
@@ -33,22 +33,22 @@ def findings(found: Any) -> list[Finding]:
             side=lead,
             other="BA"["AB".index(lead)],
             divergence=number(output.divergence),
-            concentration=concentration(output, lead),
+            half=percent(output.half) if output.half else "",
         ),
         *say("where", "outputs", side=lead, group=group_words(output)),
     ]
     return [*gates, *answered, *_references(found), *written, *_text(found), *_paper(found), *_another(found)]
 
 
-def _gate(one: Tested, found: Any) -> list[Finding]:
-    level = f"{found.decided.level:g}"
+def _gate(one: Tested, decided: Decision) -> list[Finding]:
+    level = f"{decided.level:g}"
     if one.p is None:
         return say("gate", "undecided", what=one.estimand, why=one.why)
-    several = len(found.decided.tested) > 1
+    several = len(decided.tested) > 1
     facts = {
         "estimand": one.estimand,
         "p": f"{one.p:.2g}" if one.p > 1e-300 else "0",
-        "holm": f", {one.holm:.2g} by Holm over {len(found.decided.tested)} gates" if several else " ",
+        "holm": f", {one.holm:.2g} by Holm over {len(decided.tested)} gates" if several else " ",
         "level": level,
         "size": f"{one.size:.3g}",
     }
@@ -56,20 +56,20 @@ def _gate(one: Tested, found: Any) -> list[Finding]:
     return say("gate", "failed" if one.fails else "passed", what=what.replace(" ,", ","))
 
 
-def _equal(found: Any) -> list[Finding]:
+def _equal(found: Found) -> list[Finding]:
     if found.copies:
         return say("equal", "copies")
     return say("equal", "rounding", n=f"{2 * found.parameters['n']:,}", floor=f"{found.floor:.1e}")
 
 
-def _rounding(found: Any) -> list[Finding]:
+def _rounding(found: Found) -> list[Finding]:
     if (way := found.rounding) is None:
         return []
     numbers = ("mean", "between", "farthest", "between_farthest")
     return say("rounding", "explains", way=way.way, **{name: f"{getattr(way, name):.2g}" for name in numbers})
 
 
-def _references(found: Any) -> list[Finding]:
+def _references(found: Found) -> list[Finding]:
     apart, among = found.apart, found.apart.among
     if among is None:
         return []
@@ -84,14 +84,14 @@ def _references(found: Any) -> list[Finding]:
     return say("references", key, rank=rank, excess=capital(excess_words(found)), **facts)
 
 
-def excess_words(found: Any) -> str:
+def excess_words(found: Found) -> str:
     """By how much B is farther than a reference; the distance where there is none."""
     k = len(found.apart.references)
     of = f"excess over {k} reference{'s' * (k > 1)}" if k else f"distance of A and B on {found.apart.where}"
     return f"the {of} is {number(found.apart.excess)} nats per token"
 
 
-def _text(found: Any) -> list[Finding]:
+def _text(found: Found) -> list[Finding]:
     """What a text that was read says: losses, how much of it is changed, and where."""
     if found.text_loss is None:
         return []
@@ -103,7 +103,7 @@ def _text(found: Any) -> list[Finding]:
     return loss + changed + say("text", "group", group=group_words(of_text))
 
 
-def _paper(found: Any) -> list[Finding]:
+def _paper(found: Found) -> list[Finding]:
     """The paper's own terms over Z, where the draws carry them."""
     if not found.carried or found.summary is None:
         return []
@@ -120,11 +120,11 @@ def _paper(found: Any) -> list[Finding]:
 _TERMS = (("d", "disagreement"), ("a", "agreement"))
 
 
-def _another(found: Any) -> list[Finding]:
+def _another(found: Found) -> list[Finding]:
     return say("another", "seed", not found.apart.references)
 
 
-def minded(found: Any) -> tuple[list[str], list[str]]:
+def minded(found: Found) -> tuple[list[str], list[str]]:
     """What inputs leave unseen: for want of an opening, which is to be mended first; and by chance."""
     if found.equal:
         return [], []

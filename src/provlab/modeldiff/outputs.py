@@ -1,5 +1,6 @@
 """Parts of the report on two models: what one of them writes, and where the other disputes it."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -27,18 +28,27 @@ _CONCENTRATED, _EVEN = 0.25, 0.4  # share of the outputs that carries half of th
 def marked(example: Example) -> views.Marked:
     """The input with the tokens that carry D: in brackets with the sign of D in text, coloured in HTML."""
     plain = [f"‹…{example.after}› "] if example.after else []
+    plain += [
+        "".join(f"‹{piece}›" if d is None else piece for piece, d in run)
+        if sign is None
+        else f"[{sign}{''.join(piece for piece, _ in run)}]"
+        for sign, run in itertools.groupby(example.tokens, lambda token: _sign(token[1]))
+    ]
     coloured = [f"<i title='follows'>…{escape(example.after)}</i> "] if example.after else []
     for piece, d in example.tokens:
         if d is None:
-            plain.append(f"‹{piece}›")
             coloured.append(f"<i title='given'>{escape(piece)}</i>")
             continue
-        plain.append(f"[{'-' if d < 0 else '+'}{piece}]" if abs(d) >= MARKED else piece)
         color = f"{_LESS if d < 0 else _MORE}{min(1.0, abs(d) / _FULL):.2f})"
         coloured.append(f"<span title='D = {format_number(d, '+.2f')}' style='{color}'>{escape(piece)}</span>")
     text = "".join(plain)
     short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
     return views.Marked.of(short, f"<code>{''.join(coloured)}</code>")
+
+
+def _sign(d: float | None) -> str | None:
+    """The sign that a token is shown with; None for one that nothing is said of."""
+    return None if d is None or abs(d) < MARKED else "-" if d < 0 else "+"
 
 
 def concentration(output: Output, side: str) -> str:
@@ -55,10 +65,11 @@ def group_words(output: Output) -> str:
     if not output.groups:
         return ""
     largest = output.groups[0]
-    about = f", with {', '.join(map(repr, largest.about))} in many of them," * bool(largest.about)
+    at = f"at the word{'s' * (len(largest.words) > 1)} {', '.join(map(repr, largest.words))}"
+    about = f" and with {', '.join(map(repr, largest.about))} in many of them" * bool(largest.about)
     words = (
-        f"the largest group ({' | '.join(largest.words)}){about} is {percent(largest.share)} and carries "
-        f"{percent(largest.divergence)} of the distance"
+        f"the largest group, {at}{about}, is {percent(largest.share)} and carries {percent(largest.divergence)} of "
+        "the distance"
     )
     if largest.first and largest.first[1] >= _MOST:
         word, share = largest.first

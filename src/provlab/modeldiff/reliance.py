@@ -1,16 +1,15 @@
 """What of a comparison is not to be relied on, with what to change, and what its numbers rest on."""
 
-from typing import Any
-
 from provlab.modeldiff.excess import too_short
 from provlab.modeldiff.findings import minded
+from provlab.modeldiff.found import Found
 from provlab.modeldiff.outputs import enough
 from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.plots.numbers import format_range
 
 
-def remedies(found: Any) -> list[str]:
+def remedies(found: Found) -> list[str]:
     """What the draws do not carry, and what to change."""
     if found.copies:
         return []
@@ -32,7 +31,7 @@ def remedies(found: Any) -> list[str]:
     ]
 
 
-def _lacking(found: Any, k: int) -> str:
+def _lacking(found: Found, k: int) -> str:
     """Why there is no number of one model's inputs in Z, and what to change; empty where there is one."""
     name, side, (in_z, drawn, low, high) = "AB"[k], found.sides[k], found.weighed[k].losses
     if not side["in_z"]:
@@ -51,11 +50,11 @@ def _lacking(found: Any, k: int) -> str:
     )
 
 
-def _short(found: Any) -> str:
+def _short(found: Found) -> str:
     return too_short(len(found.apart.each), found.parameters["length"])
 
 
-def assumptions(found: Any) -> list[str]:
+def assumptions(found: Found) -> list[str]:
     """What the numbers rest on."""
     if found.copies or found.z is None:
         return []

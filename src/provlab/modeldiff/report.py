@@ -1,7 +1,7 @@
 """Where two models disagree: over what each writes, then counted over Z; as text, in a notebook, as JSON."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,11 @@ import numpy as np
 from provlab import provenance
 from provlab.modeldiff import reliance
 from provlab.modeldiff.answers import items_json, items_table, items_words
-from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import BothDirections, Summary
-from provlab.modeldiff.disputed import Example, Output, Weighed
 from provlab.modeldiff.estimands import measured
-from provlab.modeldiff.excess import Apart
 from provlab.modeldiff.findings import excess_words, findings
-from provlab.modeldiff.gates import TEST_LEVEL, Decision, Gate, decide
-from provlab.modeldiff.items import Paired
+from provlab.modeldiff.found import TEXT, Found
+from provlab.modeldiff.gates import TEST_LEVEL, Decision, decide
 from provlab.modeldiff.outputs import (
     INPUT,
     by_z_table,
@@ -33,8 +30,6 @@ from provlab.modeldiff.outputs import (
     number,
     percent,
 )
-from provlab.modeldiff.representative import LEAST_EFFECTIVE
-from provlab.modeldiff.rounding import WAYS, Rounding
 from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, cut, in_short
@@ -45,162 +40,18 @@ if TYPE_CHECKING:
 
 _BINS = 40  # of a panel
 SCHEMA = "provlab.diff/3"
+_SAID = 3  # findings that are read at first; the others fold
 _SHOWN, _LONGEST = 2, 44  # lines on a card, of outputs and of a text, and characters of one
 _ROWS, _BAR = 14, 34  # of the picture in text: bins of D, and characters of the longest bar
 _TERMS = "PD of A : PA of A : PA of B : PD of B"
-TEXT = "text"  # who wrote a line that neither model did
 
 
 @dataclass(frozen=True, eq=False)
-class Difference(views.Report):
+class Difference(Found, views.Report):
     """Two models, each judging what the other finds likely; shows itself in a notebook, prints as text.
 
-    Attributes
-    ----------
-    models
-        The two models, see `provlab.report.views.describe`: A and B.
-    z
-        The range of loss that makes an input one of a model's; None where there was no need of one.
-    weighed
-        A's side and B's: inputs in Z, what each writes, and examples.
-    apart
-        How far B is from A where both read the same, beside references.
-    floor
-        Largest difference of two losses (nats per token) that rounding alone makes, measured on these models: of what
-        each wrote token by token, read again all at once. A smaller D counts as 0.
-    parameters
-        As run.
-    words
-        How Z was chosen, which tokens inputs are made of, and what stands before them.
-    text_loss
-        Mean loss of the held-out text under A, under B, and B's less A's with its interval; None if no text was read.
-    exchange
-        The same by replica exchange, or why that gives no number; None if it was not asked for.
-    items
-        Questions with answers under both; None if none were given.
-    text
-        The pieces of the text that was read, both laws beside each other; None if none was read.
-    roundings
-        What rounding the weights makes of either model, beside what is between them.
-    gates, level
-        What to fail on, and the chance of a wrong failure.
+    Its attributes are those of `provlab.modeldiff.found.Found`.
     """
-
-    models: tuple[dict[str, Any], dict[str, Any]]
-    z: tuple[float, float] | None
-    weighed: tuple[Weighed, Weighed]
-    apart: Apart
-    floor: float
-    parameters: dict[str, Any]
-    words: dict[str, str]
-    text_loss: Sequence[Any] | None = None
-    exchange: Summary | str | None = None
-    items: Paired | None = None
-    text: Output | None = None
-    roundings: tuple[Rounding, ...] = ()
-    gates: tuple[Gate, ...] = ()
-    level: float = TEST_LEVEL
-
-    @classmethod
-    def of_copies(
-        cls,
-        models: tuple[dict[str, Any], dict[str, Any]],
-        z: tuple[float, float] | None,
-        parameters: dict[str, Any],
-        gates: tuple[Gate, ...] = (),
-    ) -> "Difference":
-        """A model and its own copy, byte for byte: they are equal, and nothing need be drawn."""
-        sides = Weighed.of_copy("A"), Weighed.of_copy("B")
-        words = {"z": "as given" if z else "not taken"}
-        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, words, gates=gates)
-
-    @property
-    def copies(self) -> bool:
-        """Whether the two are one model, byte for byte."""
-        a, b = self.models
-        return bool(a["digest"] == b["digest"])
-
-    @property
-    def outputs(self) -> list[Output]:
-        """What A writes and what B writes: where the divergence is."""
-        return [side.output for side in self.weighed]
-
-    @property
-    def examples(self) -> list[tuple[Example, ...]]:
-        """Inputs of A and of B in Z, from both ends of D."""
-        return [side.examples for side in self.weighed]
-
-    @property
-    def seed(self) -> int:
-        """Seed of all draws."""
-        return int(self.parameters["seed"])
-
-    @cached_property
-    def compared(self) -> BothDirections | None:
-        """Both sides; None where a model has too few inputs in Z."""
-        a, b = (side.inputs for side in self.weighed)
-        return BothDirections(a, b, self.z, joint=self.parameters["mixed"]) if a and b and self.z else None
-
-    @cached_property
-    def summary(self) -> Summary | None:
-        """The numbers of the comparison."""
-        return self.compared.summary(seed=self.seed) if self.compared else None
-
-    @cached_property
-    def sides(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Numbers of A's inputs and of B's: estimates as value, low, high of the 95% interval."""
-        first, second = (self._side(k) for k in range(2))
-        return first, second
-
-    def _side(self, k: int) -> dict[str, Any]:
-        inputs, output = self.weighed[k].inputs, self.weighed[k].output
-        side = {
-            "model": self.models[k]["name"],
-            "text_loss": self.text_loss[k] if self.text_loss else None,
-            "written": 0 if self.copies else self.parameters["n"],
-            "worth": output.worth,  # equally weighted draws behind them
-            **{name: getattr(output, name) for name in ("divergence", "less_likely", "if_normal", "half", "by_z")},
-            "in_z": len(inputs.difference) if inputs else 0,
-            "effective": inputs.effective if inputs else 0.0,
-        }
-        names = ("log10_inputs", "common", "disagreement", "agreement", "quantiles")
-        if not side["effective"] >= LEAST_EFFECTIVE:
-            return side | dict.fromkeys(names)
-        numbers = inputs.log10_numbers(np.random.default_rng(self.seed))
-        values = (
-            [float(numbers[0]), *map(float, percentiles(numbers[1:], inputs.n_chains))],
-            list(inputs.share(inputs.common, seed=self.seed)),
-            list(inputs.share(inputs.disagreement, seed=self.seed)),
-            list(inputs.share(~inputs.disagreement & (inputs.difference != 0), seed=self.seed)),
-            [float(value) for value in inputs.quantile([0.05, 0.5, 0.95])],
-        )
-        return side | dict(zip(names, values, strict=True))
-
-    @property
-    def carried(self) -> bool:
-        """Whether the draws of both models in Z are worth enough for a number."""
-        return self.compared is not None and all(side["effective"] >= LEAST_EFFECTIVE for side in self.sides)
-
-    @property
-    def equal(self) -> bool:
-        """Whether no draw tells the two models apart beyond rounding."""
-        return all(output.half is None for output in self.outputs)
-
-    @cached_property
-    def rounding(self) -> Rounding | None:
-        """The finest way of rounding that makes as much of a model as there is between A and B, wherever both read."""
-        for way in WAYS:
-            found = [one for one in self.roundings if one.way == way]
-            if found and all(one.explains for one in found):
-                return max(found, key=lambda one: one.excess)
-        return None
-
-    @cached_property
-    def lead(self) -> tuple[str, Output]:
-        """The model whose lines rank first, and what it writes."""
-        return max(
-            zip("AB", self.outputs, strict=True), key=lambda of: max((li.nats for li in of[1].lines), default=0.0)
-        )
 
     @cached_property
     def decided(self) -> Decision:
@@ -215,7 +66,7 @@ class Difference(views.Report):
         away), excess, rank_p, concentration and place (in words), text_costs.
         """
         among, (lead, output) = self.apart.among, self.lead
-        first, *rest = (f"{words}." for _, words in findings(self))
+        first, *rest = (f"{words}." for _, words in findings(self, self.decided))
         nowhere = self.equal or self.rounding is not None
         return {
             **self.decided.to_json(),
@@ -249,16 +100,6 @@ class Difference(views.Report):
                 f"divergences); {excess_words(self)}."
             )
         return sentences + self._more_inputs()
-
-    @property
-    def by_side(self) -> dict[str, Output]:
-        """What A writes and what B writes, by the model."""
-        return dict(zip("AB", self.outputs, strict=True))
-
-    @property
-    def by_source(self) -> dict[str, Output]:
-        """The same, and the pieces of a text that was read."""
-        return self.by_side | ({TEXT: self.text} if self.text else {})
 
     def _more_inputs(self) -> list[str]:
         """How many of B's inputs in Z there are for each of A's; nothing where the draws do not carry it."""
@@ -358,12 +199,15 @@ class Difference(views.Report):
         """The decision, what the models write, counts over Z, what is not to be relied on, assumptions."""
         lists = {"Not to be relied on": self.remedies(), "Assumed": self.assumptions()}
         beside = [views.Listed(title, sentences) for title, sentences in lists.items() if sentences]
-        sentence = self.decision()["sentence"]
+        said = [f"{words}." for _, words in findings(self, self.decided)]
+        first: list[views.Part] = [" ".join(said[:_SAID])]
+        if len(said) > _SAID:
+            first.append(views.Listed("More findings", said[_SAID:]))
         if self.copies:
-            return [sentence]
+            return first
         items = [items_table(self.items)] if self.items else []
         if self.equal or self.rounding:
-            return [sentence, *items, views.Table(["", "A", "B"], self.written_rows()), *beside]
+            return [*first, *items, views.Table(["", "A", "B"], self.written_rows()), *beside]
         header = views.Marked.of(f"input {INPUT}", f"input {INPUT.html}")
         inputs = [
             (side, format_number(example.difference, "+.3f"), marked(example))
@@ -372,7 +216,7 @@ class Difference(views.Report):
         ]
         ratios = [views.Table(["", _TERMS], self.ratios()), self.picture()] if self.carried else []
         return [
-            sentence,
+            *first,
             *items,
             views.Table(["over what each model writes", "A", "B"], self.written_rows()),
             views.Folded("Lines that the other model disputes most", [lines_table(self.by_source)]),
@@ -395,7 +239,7 @@ class Difference(views.Report):
 
     def card(self) -> Card:
         """The findings one by one, first what decided, and the lines that are disputed most, written and of a text."""
-        (_, answer), *others = findings(self)
+        (_, answer), *others = findings(self, self.decided)
         rows = [
             (side, less_likely_for(line), f"{line.nats:.1f}", cut(str(marked(line.example)), _LONGEST))
             for some in (self.by_side, {TEXT: self.text} if self.text else {})

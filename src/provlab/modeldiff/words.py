@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+|\n+|\s+")
 _SPACE = re.compile(r"\s+")
+_ESCAPED = re.compile(r"(\\[nrtvf])+")  # a line end or another space, made visible
 
 
 def of_tokens(pieces: Sequence[str]) -> list[str]:
@@ -35,13 +36,17 @@ def of_tokens(pieces: Sequence[str]) -> list[str]:
 
 
 def heaviest(words: Sequence[Sequence[str]], carried: NDArray[np.float64], n: int) -> list[str]:
-    """The `n` words that carry most of ``(rows, places)`` amounts, of which each word of a place is one."""
+    """The `n` words that carry most of ``(rows, places)`` amounts, of which each word of a place is one.
+
+    Signs and space are named only where they carry all of it: they say nothing of what is changed.
+    """
     sums: dict[str, float] = {}
     for row, amounts in zip(words, carried, strict=True):
         for word, amount in zip(row[-len(amounts) :], amounts, strict=True):
             if word and amount > 0:
                 sums[word] = sums.get(word, 0.0) + float(amount)
-    return sorted(sums, key=lambda word: (-sums[word], word))[:n]
+    spoken = [word for word in sums if any(map(str.isalnum, word)) and not _ESCAPED.fullmatch(word)]
+    return sorted(spoken or sums, key=lambda word: (-sums[word], word))[:n]
 
 
 def typical(inside: Sequence[str], outside: Sequence[str], n: int, least: float = 0.4) -> list[str]:

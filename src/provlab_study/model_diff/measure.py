@@ -12,7 +12,7 @@ from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff import report as difference
 from provlab.modeldiff.bootstrap import percentiles
 from provlab.modeldiff.comparison import TERMS, BothDirections, Summary
-from provlab.modeldiff.composition import label_share
+from provlab.modeldiff.composition import composition, label_share
 from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import SequenceModel
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
@@ -189,6 +189,79 @@ def repetition_curve(
         mean(within(draws.nll, z)) if known else None,
         (float(score[lowest].mean()), float(draws.nll[lowest].mean())),
     )
+
+
+def peers_table(rows: pd.DataFrame) -> pd.DataFrame:
+    """What each look found of planted changes, and its CPU seconds, of the records of ``benchmarks/peers.py``.
+
+    A copy in 4 bits and a second training have no words to be found by: of these only the seconds stand there.
+    """
+    named = ~rows["plant"].isin(["4 bits", "again"])
+    found = np.where(named, np.where(rows["found"], "found", "missed"), "–")
+    cells = [f"{word} ({seconds:.1f} s)" for word, seconds in zip(found, rows["cpu_s"], strict=True)]
+    text = np.where(rows["text has the topic"], "", ", topic not in the text")
+    about = {"tokens": rows["tokens"], "planted": rows["plant"] + text, "measured": rows["date"]}
+    wide = pd.DataFrame(about | {"look": rows["look"], "cell": cells})
+    return (
+        wide.pivot(index=list(about), columns="look", values="cell")
+        .reindex(wide.drop_duplicates(list(about)).set_index(list(about)).index)
+        .reset_index()
+        .fillna("")
+    )
+
+
+def over_thresholds(pairs: Mapping[str, BothDirections], thresholds: Sequence[float]) -> pd.DataFrame:
+    """Equation 7 by numbers of inputs where D must pass a threshold, lambda, on either side; the rest counts for none.
+
+    A term relative to the first of its row; infinite where the first has no input.
+    """
+    rows = []
+    for name, pair in pairs.items():
+        for least in thresholds:
+            sides = [np.stack([side.difference < -least, side.difference > least], axis=1) for side in (pair.a, pair.b)]
+            logs = np.concatenate(
+                [
+                    side.log10_count(side.sums(kinds).sum(axis=0))
+                    for side, kinds in zip((pair.a, pair.b), sides, strict=True)
+                ]
+            )
+            with np.errstate(over="ignore", invalid="ignore"):
+                terms = 10 ** (logs - logs[0])
+            left = [
+                float(np.average(~kinds.any(axis=1), weights=side.weight))
+                for side, kinds in zip((pair.a, pair.b), sides, strict=True)
+            ]
+            rows.append(
+                {"comparison": name, "lambda": least}
+                | {term: f"{value:.3g}" for term, value in zip(TERMS, terms, strict=True)}
+                | {f"of {whose}'s inputs within": f"{share:.1%}" for whose, share in zip("AB", left, strict=True)}
+            )
+    return pd.DataFrame(rows)
+
+
+def inputs_by_d(
+    side: Direction, model: SequenceModel, windows: Sequence[float], *, n: int = 3, seed: int
+) -> pd.DataFrame:
+    """A few inputs of one model in each window of D and beyond the last ones, drawn by weight; none where none lies.
+
+    Parameters
+    ----------
+    side, model
+        Its inputs, and what writes them as text.
+    windows
+        Rising bounds of D (nats per token).
+    n, seed
+        Inputs of a window, and the seed of their choice.
+    """
+    assert side.draws is not None
+    ends = float(side.difference.min()), float(side.difference.max())
+    edges = np.unique([min(ends[0], windows[0]), *windows, max(ends[1], windows[-1])])
+    texts, rows = model.texts(side.draws.tokens), []
+    for window in composition(side, edges, labels={}, distinct=texts, n_examples=n, seed=seed):
+        for k, row in enumerate(window.examples):
+            about = [model.checkpoint.name, f"{window.low:.2f} to {window.high:.2f}"] if k == 0 else ["", ""]
+            rows.append([*about, f"{side.difference[row]:+.2f}", texts[row]])
+    return pd.DataFrame(rows, columns=["inputs of", "window", "D", "input"])
 
 
 def domain_labels(model: SequenceModel, held_out: HeldOut, length: int) -> tuple[TextKinds, float]:

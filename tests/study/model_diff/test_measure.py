@@ -77,3 +77,46 @@ def test_a_ratio_is_written_with_its_unit_or_its_reason():
     assert ratio_text(ratio) == "1.00 : 0.50 (0.40 to ∞)"
     assert ratio_text({**ratio, "reference": "PD_BA"}).endswith("relative to PD_BA")
     assert ratio_text({"error": "R3 holds 2 draws"}) == "none: R3 holds too few draws"
+
+
+def test_a_threshold_takes_what_is_nearer_out_of_both_terms():
+    """D of A's inputs: -7, -0.6, -0.5, 0.05, 0.5; of B's: -0.6, -0.5, 0.05, 0.5, 0.6."""
+    nll_a, nll_b = np.array([2.0, 2.0, 3.0, 3.0, 3.5, 2.0]), np.array([2.5, 2.6, 2.5, 2.95, 2.9, 9.0])
+    table = measure.over_thresholds({"x": from_enumeration(nll_a, nll_b, (2.0, 3.0))}, [0.0, 0.2, 8.0])
+    terms = table[["PD_AB", "PA_AB", "PA_BA", "PD_BA"]].astype(float).to_numpy()
+    np.testing.assert_allclose(terms[0], np.array([3, 2, 2, 3]) / 3, rtol=1e-2)
+    np.testing.assert_allclose(terms[1], np.array([3, 1, 2, 2]) / 3, rtol=1e-2)
+    assert np.isnan(terms[2]).all()  # no input is so far out
+    assert list(table["of A's inputs within"]) == ["0.0%", "20.0%", "100.0%"]
+
+
+class Spelt:
+    """A model that writes inputs as their first token."""
+
+    class checkpoint:
+        name = "a"
+
+    def texts(self, tokens):
+        return [str(row[0]) for row in tokens]
+
+
+def test_inputs_stand_in_the_window_of_their_difference_and_none_twice():
+    d = np.array([-1.5, -0.8, -0.7, -0.7, 0.0, 0.9])
+    tokens = np.array([[1], [2], [3], [3], [4], [5]])
+    draws = Draws(tokens, np.full(6, 2.5), np.zeros(6), np.arange(6), 6)
+    side = Direction.from_draws(draws, 2.5 - d, "A", (2.0, 3.0))
+    table = measure.inputs_by_d(side, Spelt(), [-1.0, -0.6, 0.6, 1.0], seed=0)
+    assert list(table["input"]) in (["1", "2", "3", "4", "5"], ["1", "3", "2", "4", "5"])
+    assert list(table["window"]) == ["-1.50 to -1.00", "-1.00 to -0.60", "", "-0.60 to 0.60", "0.60 to 1.00"]
+
+
+def test_a_look_is_said_to_find_what_has_words():
+    rows = [
+        {"plant": plant, "text has the topic": has, "look": look, "found": found, "cpu_s": 1.26}
+        for plant, has in (("refuse", True), ("refuse", False), ("4 bits", True))
+        for look, found in (("KL", has), ("diff", True))
+    ]
+    table = measure.peers_table(pd.DataFrame(rows).assign(tokens=256, date="2026-11-29"))
+    assert list(table["planted"]) == ["refuse", "refuse, topic not in the text", "4 bits"]
+    assert list(table["KL"]) == ["found (1.3 s)", "missed (1.3 s)", "– (1.3 s)"]
+    assert list(table["diff"]) == ["found (1.3 s)", "found (1.3 s)", "– (1.3 s)"]

@@ -35,7 +35,7 @@ def near(k, width=0.02):
     """A run's ratio; no two are the same."""
     return [
         1.0,
-        *(value + width * ((k * step % 41) / 40 - 0.5) for step, value in zip((7, 11, 17), EXACT[1:], strict=True)),
+        *(value + width * ((k * step % 127) / 126 - 0.5) for step, value in zip((7, 11, 17), EXACT[1:], strict=True)),
     ]
 
 
@@ -57,7 +57,7 @@ RECORDS = {
         "runs": [
             {"ratio": near(k + 1), "low": EXACT, "high": EXACT, "total_variation": [0.01, 0.012]} for k in range(3)
         ],
-        "repeats": [repeat(k) for k in range(40)],
+        "repeats": [repeat(k) for k in range(120)],
         "blind": {"ratio": near(5), "low": EXACT, "high": EXACT, "total_variation": [0.01, 0.012]},
         "edges": [-1.0, 0.0, 1.0],
     },
@@ -118,8 +118,13 @@ miss_one = every(
     "sampling", "repeats", change=lambda k, row: {"low": [*row["low"][:3], 0.99 if k % 4 == 0 else row["low"][3]]}
 )
 RARE = term("PA_AB", (2.0, 3.0), 0.9) | {"recall": 0.0, "exact_recall": 0.025}
-miss_some = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0.8, 0.8, 0.7]} if k < 13 else {})
-miss_few = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0.8, 0.8, 0.7]} if k < 4 else {})
+miss_some = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0.8, 0.8, 0.7]} if k < 39 else {})
+def miss_each_in_11(k, row):
+    """Each term is missed in 11 repeats, none in two at once."""
+    return {"low": [1.0, *(0.99 if k // 11 == term else row["low"][term + 1] for term in range(3))]}
+
+
+miss_few = every("sampling", "repeats", change=miss_each_in_11)
 no_distance = every(*LONG, change=lambda k, row: {"total_variation": []})
 unweighted = every("oracle", change=lambda k, row: {"precision": row["plain_precision"]})
 all_good = every(
@@ -159,11 +164,11 @@ PLANTS = [
         "variation by moves without",
     ),
     ("D2", "coverage", miss_some, FAILS, "coverage of the intervals: 0.78"),
-    ("D2", "coverage that repeats do not carry", miss_few, WITHIN_SPREAD, "coverage of the intervals: 0.93"),
-    ("D2", "one run kept three times", copied(*LONG, times=3), NOT_RUN, "1 runs and 40 repeats"),
-    ("D2", "one repeat kept 40 times", copied("sampling", "repeats", times=40), NOT_RUN, "3 runs and 1 repeats"),
+    ("D2", "coverage that repeats do not carry", miss_few, WITHIN_SPREAD, "coverage of the intervals: 0.91"),
+    ("D2", "one run kept three times", copied(*LONG, times=3), NOT_RUN, "1 runs and 120 repeats"),
+    ("D2", "one repeat kept 120 times", copied("sampling", "repeats", times=120), NOT_RUN, "3 runs and 1 repeats"),
     ("D2", "intervals that cover everything", wide, FAILS, "PA_AB are 9.000 wide where repeats scatter"),
-    ("D2", "one term covered in three quarters", miss_one, FAILS, "of PD_BA cover in 30 repeats only"),
+    ("D2", "one term covered in three quarters", miss_one, FAILS, "of PD_BA cover in 90 repeats only"),
     ("D2", "no distance of rho(D)", no_distance, NOT_RUN, "asked for"),
     ("D2", "no run without the rule", put("sampling", "blind", "total_variation", value=[]), NOT_RUN, "asked for"),
     ("D2", "no number without the rule", put("sampling", "blind", "ratio", 2, value=NAN), FAILS, "no value"),
@@ -171,7 +176,7 @@ PLANTS = [
     ("D2", "no number in rho(D)", put(*LONG, 1, "total_variation", value=[NAN, 0.01]), FAILS, "rho(D): no value"),
     ("D2", "a part of the space", put("space", "inputs", value=100_000), NOT_RUN, "100,000 inputs"),
     ("D2", "two runs", put(*LONG, value=RECORDS["sampling"]["runs"][:2]), NOT_RUN, "2 runs"),
-    ("D2", "39 repeats", put("sampling", "repeats", value=RECORDS["sampling"]["repeats"][:39]), NOT_RUN, "39 repeats"),
+    ("D2", "119 repeats", put("sampling", "repeats", value=RECORDS["sampling"]["repeats"][:119]), NOT_RUN, "119 rep"),
     (
         "D3",
         "a hot temperature",
