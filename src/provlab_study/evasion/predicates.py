@@ -9,7 +9,7 @@ from scipy import stats
 
 from provlab.attacks.disguise import ALL
 from provlab.inference import pvalues
-from provlab_study.evasion.measure import PreservedRecord
+from provlab_study.evasion.measure import NOISE, Noisy, PreservedRecord
 from provlab_study.evasion.procrustes import Alignment
 from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, Bar, ClaimStatus, judge, known, log10_words, read
 from provlab_study.shared import calibration
@@ -19,25 +19,40 @@ NO_GROUPS = "the models run have no pair of known dependence and independence"
 
 
 def outputs_preserved(
-    preserved: Sequence[Mapping[str, Any]], *, tolerance: float, architectures: int, entire: str
+    preserved: Sequence[Mapping[str, Any]],
+    noisy: Sequence[Mapping[str, Any]],
+    *,
+    tolerance: float,
+    architectures: int,
+    entire: str,
+    exist: float,
 ) -> ClaimStatus:
     """Each transformation of each architecture leaves every logit within `tolerance`, or is refused with a reason.
 
     The tolerance is a share of the largest logit: a head of zeros gives the same logits whatever stands before it.
-    All six are tried on every model and change its weights, and `entire`, the paper's architecture, refuses none.
+    All six are tried on every model and change its weights, and `entire`, the paper's architecture, refuses none. Each
+    exists in a share `exist` of the models. The comparison must be one: no transformation leaves every logit of every
+    model to the last bit, since sums are taken in another order, and by the same comparison copies under noise
+    (`noisy`) lie beyond the tolerance.
     """
-    rows = read(PreservedRecord, preserved)
+    rows, controls = read(PreservedRecord, preserved), read(Noisy, noisy)
+    if {row.architecture for row in controls} != {row.architecture for row in rows}:
+        return ClaimStatus(NOT_RUN, "", f"{len(controls)} copies under noise: one of each architecture is asked for")
     tried = [row for row in rows if row.difference is not None]
     refused = [row for row in rows if row.difference is None]
     named = {row.architecture for row in rows}
     kinds = {model: {row.kind for row in rows if row.model == model} for model in sorted({row.model for row in rows})}
     untried = [model for model, own in kinds.items() if own != set(ALL)]
     idle = sorted({row.kind for row in tried if not (row.moved or 0.0) > tolerance})
+    same = [kind for kind in ALL if not any(row.difference for row in tried if row.kind == kind)]
+    rare = [kind for kind in ALL if sum(row.kind == kind for row in tried) < exist * len(kinds)]
+    blind = [row.architecture for row in controls if not row.difference > tolerance * row.scale]
     shares = [(row.difference or 0.0) / row.scale if row.scale else np.inf for row in tried]
     largest, lowest = max(shares, default=np.inf), min((row.scale or 0.0 for row in tried), default=0.0)
     ours = (
         f"{len(named)} architectures: largest difference of a logit {largest:.1e} of the largest logit, which is "
-        f"{lowest:.2g} or more, over {len(tried)} transformed models; {len(refused)} transformations do not exist there"
+        f"{lowest:.2g} or more, over {len(tried)} transformed models; {len(refused)} transformations do not exist "
+        f"there; under noise of {NOISE:g} it is {min(row.difference / row.scale for row in controls):.1e} or more"
     )
     problems = [
         (len(named) < architectures, f"only {len(named)} architectures, fewer than {architectures}"),
@@ -45,6 +60,9 @@ def outputs_preserved(
         (entire not in {row.architecture for row in tried}, f"{entire} was not transformed"),
         (entire in {row.architecture for row in refused}, f"{entire} refuses a transformation"),
         (bool(idle), f"{', '.join(idle)} changes no weight"),
+        (bool(same), f"{', '.join(same)} changes no bit of any logit: nothing was compared"),
+        (bool(rare), f"{', '.join(rare)} exists in fewer than {exist:.0%} of {len(kinds)} models"),
+        (bool(blind), f"the comparison does not see noise in {', '.join(blind)}"),
         (not largest < tolerance, f"a logit differs by {largest:.1e} of the largest"),
         (not all(row.refused for row in refused), "a transformation is missing without a reason"),
     ]
@@ -198,7 +216,8 @@ def separates_without_null(
     Were they p-values, those of a chain of trees would be independent of each other and uniform, and would not all lie
     in a narrow band; and cautious p-values would lie above the uniform, not below. Beside being significant, each must
     be large enough to matter: the groups lie `apart`, the chain spans at most `narrow`, and the share of independent
-    pairs below some value exceeds that value by `excess`.
+    pairs below some value exceeds that value by `excess`. The values must be measured: of other pairs of models
+    they are other numbers, and constants, one for each group, are looked up.
     """
     dependent, independent, chain = (np.array(median_max[key]) for key in ("dependent", "independent", "chain"))
     if not dependent.size or len(chain) < 2:
@@ -211,7 +230,16 @@ def separates_without_null(
         f"{len(dependent)} dependent {_range(dependent)}, {len(independent)} independent {_range(independent)}; "
         f"{len(chain)} that are independent of each other lie within {band:.2g}, {pvalues.in_words(p_band)} if uniform"
     )
+    alike = {name: len(values) - len(set(values)) for name, values in median_max.items()}
     problems = [
+        *(
+            (n > 0, f"{n} of {len(median_max[name])} {name} values repeat another: constants separate anything")
+            for name, n in alike.items()
+        ),
+        (
+            not np.isin(chain, independent).all(),
+            "the chain is not of the independent pairs",
+        ),
         (not dependent.max() < independent.min(), "no threshold has all dependent pairs below it and no other"),
         (max(p_band, p_small) > level, "its values under independence could pass for p-values"),
     ]

@@ -1,17 +1,34 @@
 """Predicates about family forests: related models together, edges and directions right where rows speak."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from provlab.forest.result import DESCENDS, NOT_GIVEN, ROWS
 from provlab_study.family_forest.measure import MISSED, Judged
-from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
+from provlab_study.publishing.evidence import NOT_RUN, WITHIN_SPREAD, Bar, ClaimStatus, judge, read
 
 Rows = Sequence[Mapping[str, Any]]
 
 
+def _of_few(verdict: ClaimStatus, bars: Sequence[Bar], n: int, least: int, what: str) -> ClaimStatus:
+    """The verdict on fewer units than `least`: a whole interval beyond its bar refutes a claim, nothing else decides.
+
+    One wrong edge of a dozen is no share of wrong edges.
+    """
+    if n >= least:
+        return verdict
+    sides = [[(end > bar.at) == bar.above for end in bar.interval or ()] for bar in bars]
+    if any(side and not any(side) for side in sides):
+        return verdict
+    return replace(verdict, status=WITHIN_SPREAD, why=f"{n} {what}, fewer than {least}: too few to decide")
+
+
 def families_apart(families: Mapping[str, Any], *, level: float, joined: float) -> ClaimStatus:
-    """No family holds independent models, in draws under the null no more often than promised, and kin are joined."""
+    """No family holds independent models, in draws under the null no more often than promised, and kin are joined.
+
+    Kin whose units were shuffled count by phi_match: phi_u, which reads their order, is blind to them by construction.
+    """
     counts = families
     errors, draws = counts["draws"][f"{level:g}"]["mean e-value"], counts["n_draws"]
     related = counts["related"]
@@ -33,8 +50,8 @@ def edges_right(judged: Rows, *, share: float, spoken: float, least: int, forged
     rows = _grown(judged, forged)
     drawn = [row for row in rows if row.speaks]
     true = sum(row.right or row.joined == MISSED for row in rows)
-    if len(drawn) < least:
-        return ClaimStatus(NOT_RUN, "", f"rows speak on {len(drawn)} edges, fewer than {least}")
+    if not drawn or not true:
+        return ClaimStatus(NOT_RUN, "", "rows speak on no edge of these arms")
     right = sum(row.right for row in drawn)
     ours = (
         f"{right} of {len(drawn)} edges right where rows speak, {right} of {true} true edges found so; "
@@ -44,7 +61,8 @@ def edges_right(judged: Rows, *, share: float, spoken: float, least: int, forged
         Bar.share("share of edges right", right, len(drawn), share, above=True),
         Bar.share("share of true edges on which rows speak, and rightly", right, true, spoken, above=True),
     ]
-    return judge(ours, f"above {share:g} of the edges, and above {spoken:g} of the true ones", bars=bars)
+    verdict = judge(ours, f"above {share:g} of the edges, and above {spoken:g} of the true ones", bars=bars)
+    return _of_few(verdict, bars, len(drawn), least, "edges on which rows speak")
 
 
 def descent_right(kin: Rows, *, wrong: float, said: float, missing: float, least: int) -> ClaimStatus:
@@ -55,8 +73,8 @@ def descent_right(kin: Rows, *, wrong: float, said: float, missing: float, least
     """
     rows = [row for row in read(Judged, kin) if row.joined != MISSED]
     shown = [row for row in rows if row.relation == DESCENDS]
-    if len(shown) < least:
-        return ClaimStatus(NOT_RUN, "", f"{len(shown)} edges say descends, fewer than {least}")
+    if not shown:
+        return ClaimStatus(NOT_RUN, "", f"none of {len(rows)} edges says descends")
     errors, true = sum(not row.forward for row in shown), sum(row.right for row in rows)
     left_out = [row for row in rows if row.parent == NOT_GIVEN]
     given = sum(bool(row.forward) for row in left_out)
@@ -72,7 +90,8 @@ def descent_right(kin: Rows, *, wrong: float, said: float, missing: float, least
     ]
     if left_out:
         bars.append(Bar.share("share wrong where it is said to be missing", given, len(left_out), missing))
-    return judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=bars)
+    verdict = judge(ours, f"at most {wrong:g} of the edges that say descends are wrong", bars=bars)
+    return _of_few(verdict, bars, len(shown), least, "edges that say descends")
 
 
 def directions_right(judged: Rows, *, wrong: float, answered: float, arms: Sequence[str], forged: str) -> ClaimStatus:

@@ -79,6 +79,20 @@ def share_common(side: Direction, *, seed: int) -> tuple[float, float, float]:
     return float(value), float(low), float(high)
 
 
+def shuffled(tokens: NDArray[np.integer[Any]], *, seed: int) -> NDArray[np.integer[Any]]:
+    """Put the residues of each input into an order of its own."""
+    return np.random.default_rng(seed).permuted(tokens, axis=1)
+
+
+def share_judged(
+    side: Direction, tokens: NDArray[np.integer[Any]], judge: SequenceModel, z: tuple[float, float], kept: ArrayCache
+) -> tuple[float, float, float]:
+    """Share of a model's inputs, put as `tokens`, that lie in Z by a judge, with its 95% interval."""
+    nll = pipeline.judged(judge, tokens, kept)
+    value, low, high = side.share((nll >= z[0]) & (nll <= z[1]), seed=0)
+    return float(value), float(low), float(high)
+
+
 def germline(chain: str) -> str:
     """Return the family whose opening a chain is nearest to, and where in it the chain begins; "other" below 70%."""
     best, word = _ALIKE, "other"

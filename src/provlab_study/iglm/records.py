@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+Share = tuple[float, float, float]
+
 
 @dataclass(frozen=True)
 class TwoSizes:
@@ -20,6 +22,10 @@ class TwoSizes:
         By how many nats a residue what A writes costs B more than A, and what B writes costs A more than B.
     common
         Share of A's inputs and of B's that lie in Z for the other as well, with 95% intervals: value, low, high each.
+    shuffled
+        The same of the inputs with their residues in another order, which no model should find likely.
+    unlike
+        The same where the other reads the inputs after another prompt: none, where the page has one prompt.
     """
 
     prompt: str
@@ -27,4 +33,6 @@ class TwoSizes:
     z: tuple[float, float]
     summary: dict[str, Any]
     excess: tuple[float, float]
-    common: tuple[tuple[float, float, float], tuple[float, float, float]]
+    common: tuple[Share, Share]
+    shuffled: tuple[Share, Share]
+    unlike: tuple[Share, ...]

@@ -96,6 +96,39 @@ class SharedTraining:
     share: float
 
 
+@dataclass(frozen=True)
+class Control:
+    """A network that is made here: begun from a seed that is known, None for one beyond those that are tried.
+
+    Attributes
+    ----------
+    drawn
+        The seed that drew it, None where no seed that is tried did.
+    seed, log10_p
+        The seed that its key biases name, and how surely, as of a `Seeded`.
+    """
+
+    drawn: int | None
+    seed: int
+    log10_p: float
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What the measurements say of networks whose truth is known, since they are made here.
+
+    Attributes
+    ----------
+    drawn
+        One begun from another seed than the models', and one from a seed that is not tried.
+    descended
+        Of a model and a child of it, half of whose path is its own.
+    """
+
+    drawn: tuple[Control, ...]
+    descended: SharedTraining
+
+
 def pairs(models: Mapping[str, ReadNetwork]) -> list[Pair]:
     """Compare all pairs by phi_U of the up projections and phi_K of the key biases."""
     result = []
@@ -163,3 +196,37 @@ def kept(models: Mapping[str, PlmCs], seed: int, blocks: int) -> list[SharedTrai
     drawn = replay.weights(LAYERS, seed, blocks)
     path = {atom: replay.paths(drawn, model.tensors) for atom, model in models.items()}
     return [SharedTraining(p, c, float(path[p] @ path[c] / (path[p] @ path[p]))) for p, c in permutations(models, 2)]
+
+
+def controls(model: PlmCs, seed: int, seeds: Sequence[int], blocks: int) -> Controls:
+    """Measure three networks that are made of a model, which `seed` drew: of two other seeds, and a child of it.
+
+    Those of other seeds have its path, in another order.
+    """
+    rng, drawn = np.random.default_rng(seed), []
+    path = replay.paths(replay.weights(LAYERS, seed, blocks), model.tensors)
+    another = next((other for other in seeds if other != seed), None)
+    for other, known in ((another, True), (max(seeds) + 1, False)):
+        if other is not None:
+            made = _made(f"of seed {other}", other, rng.permutation(path), blocks)
+            (row,) = seeded({made.atom: made}, seeds, blocks)
+            drawn.append(Control(other if known else None, row.seed, row.log10_p))
+    own = rng.standard_normal(path.size)
+    own *= 0.5 * np.linalg.norm(path) / np.linalg.norm(own)
+    child = _made("child", seed, path + own, blocks)
+    shares = kept({model.atom: model, child.atom: child}, seed, blocks)
+    return Controls(tuple(drawn), next(row for row in shares if row.child == child.atom))
+
+
+def _made(atom: str, seed: int, path: NDArray[np.float64], blocks: int) -> PlmCs:
+    """Begin a network from a seed and move its weights along a path, layers end to end; biases stay as drawn."""
+    tensors, at, biases = {}, 0, biases_of(seed)
+    drawn = replay.weights(LAYERS, seed, blocks)
+    for layer in LAYERS:
+        size = layer.inputs * layer.outputs
+        moved = drawn[layer.name] + path[at : at + size].astype(np.float32)
+        tensors[f"{layer.name}.weight"] = moved.reshape(layer.outputs, layer.inputs)
+        if layer.block is not None:
+            tensors[f"{layer.name}.bias"] = np.asarray(biases[layer.block], np.float32)
+        at += size
+    return PlmCs(atom, tensors)

@@ -3,31 +3,80 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from provlab_study.one_seed.measure import Seeded, SharedTraining
-from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge
+import numpy as np
+
+from provlab_study.one_seed.measure import Control, Seeded, SharedTraining
+from provlab_study.publishing.evidence import NOT_RUN, Bar, ClaimStatus, judge, read
+
+ALIKE = 0.1  # correlation of a model's weights with its draw, below which it is another's draw
+TRAINED = 0.01  # lengths of the draw that training moved a model by: who trained nothing shares no training
+UNNAMED = 0.01  # p of a seed, after correction, above which none is named
 
 
 def one_draw(
-    seeded: Sequence[Mapping[str, Any]], kept: Sequence[Mapping[str, Any]], *, level: float, share: float, models: int
+    seeded: Sequence[Mapping[str, Any]],
+    kept: Sequence[Mapping[str, Any]],
+    controls: Mapping[str, Any] | None,
+    *,
+    level: float,
+    share: float,
+    models: int,
 ) -> ClaimStatus:
     """Each model's key biases name the same seed at `level` (log10 p), and no model keeps `share` of another's path.
 
     Descent leaves a child all of its parent's path but what its own training undid; trainings that began at one draw
-    and went their own ways share next to none.
+    and went their own ways share next to none. Each bias must agree with its seed better than with any other, the
+    weights must be those of its draw, and training must have moved them.
+
+    `controls` (`measure.Controls`) are networks that are made beside them: one begun from another seed names that one
+    at `level`, one of a seed that was not tried names none, and a child has its parent's path. A search that names one
+    seed for any model, or a share that is 0 of any pair, fails there.
     """
-    drawn, paths = [Seeded(**row) for row in seeded], [SharedTraining(**row) for row in kept]
-    if len(drawn) < models or len(paths) < models * (models - 1):
+    drawn, paths = read(Seeded, seeded), read(SharedTraining, kept)
+    if len(drawn) < models or len(paths) < models * (models - 1) or not controls:
         return ClaimStatus(NOT_RUN, "", f"needs {models} models of packages: provlab run one_seed -p fetch=true")
+    made, (child,) = read(Control, controls["drawn"]), read(SharedTraining, [controls["descended"]])
+    own, none = [row for row in made if row.drawn is not None], [row for row in made if row.drawn is None]
+    if not own or not none:
+        return ClaimStatus(NOT_RUN, "", "it takes a control of another seed, and one of a seed that was not tried")
     seeds = sorted({row.seed for row in drawn})
     weakest, most = max(drawn, key=lambda row: row.log10_p), max(paths, key=lambda row: row.share)
     ours = (
         f"seed {', '.join(map(str, seeds))} for {len(drawn)} models, weakest log10 p {weakest.log10_p:,.1f} "
         f"({weakest.atom}, {weakest.tried} seeds tried); largest share of a path kept {most.share:.3f} "
-        f"({most.child} of {most.parent})"
+        f"({most.child} of {most.parent}); controls: seed {', '.join(str(row.seed) for row in own)} named where "
+        f"{', '.join(str(row.drawn) for row in own)} drew, log10 p {none[0].log10_p:.1f} where no seed tried did, "
+        f"share {child.share:.2f} of a child"
     )
-    problems = [(len(seeds) > 1, f"the models name {len(seeds)} seeds")]
+    problems = [
+        (len(seeds) > 1, f"the models name {len(seeds)} seeds"),
+        (len({row.atom for row in drawn}) < models, "one model stands there twice"),
+        (
+            len({(row.parent, row.child) for row in paths}) < models * (models - 1),
+            "one pair stands there twice",
+        ),
+    ]
+    for row in drawn:
+        problems += [
+            (
+                not min(row.cosines) > row.next_best,
+                f"{row.atom}: a bias agrees with seed {row.seed} by {min(row.cosines):.2f}, with another by "
+                f"{row.next_best:.2f}",
+            ),
+            (not row.weights > ALIKE, f"{row.atom}: its weights are not of this draw (correlation {row.weights:.2f})"),
+            (not row.path > TRAINED, f"{row.atom}: training moved it by {row.path:.2g} of its draw"),
+        ]
+    problems += [(row.seed != row.drawn, f"a control that seed {row.drawn} drew names seed {row.seed}") for row in own]
     bars = [
         Bar("largest log10 p of a named seed", [weakest.log10_p], level),
         Bar("largest share of another model's path", [most.share], share),
+        Bar("largest log10 p of a control's own seed", [max(row.log10_p for row in own)], level),
+        Bar(
+            "log10 p of a control that no seed tried drew",
+            [min(row.log10_p for row in none)],
+            float(np.log10(UNNAMED)),
+            above=True,
+        ),
+        Bar("share of its parent's path that a child has", [child.share], share, above=True),
     ]
     return judge(ours, "one seed names all draws, and no model has what another trained", problems, bars)

@@ -17,7 +17,8 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
     (MLPs are narrower). A child whose kept blocks nobody knows decides nothing. Every other child must have been mapped
     with a stranger as well: a test that follows depth alone, for any parent, would draw the same maps. Neither a
-    stranger's map nor the rest of a child's may have too many small p-values.
+    stranger's map nor the rest of a child's may have too many small p-values, or hardly any up to 1/2, and each map's
+    floor must let Holm's procedure call a pair: a map of ones finds no stranger either.
     """
     records = read(MapRecord, maps)
     children = [record for record in records if record.related and cut in record.cut and record.kept is not None]
@@ -37,6 +38,15 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
             (bool(missed), f"{name}: missed {missed}"),
             (bool(wrong), f"{name}: wrongly found {wrong}"),
             *calibration.too_many_small(f"other pairs of blocks of {name}", record.log10_p[~kept], n_sets=len(rows)),
+            *calibration.too_few_small(f"other pairs of blocks of {name}", record.log10_p[~kept]),
+            (
+                not record.floor + np.log10(called.size) <= np.log10(level),
+                f"{name}: no pair can be called, since the floor is {log10_words(record.floor)}",
+            ),
+            (
+                bool((record.log10_p < record.floor - 1e-6).any()),
+                f"{name}: a pair is below the floor of {log10_words(record.floor)}",
+            ),
         ]
         weakest = max(weakest, float(record.log10_p[kept].max(initial=-np.inf)))
         weakest_kept = max(weakest_kept, float(record.adjusted()[kept].max(initial=-np.inf)))
@@ -61,35 +71,51 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
     return verdict
 
 
-def units_recovered(units: Sequence[Mapping[str, Any]], *, precision: float, recall: float) -> ClaimStatus:
+def units_recovered(
+    units: Sequence[Mapping[str, Any]],
+    stranger_units: Sequence[Mapping[str, Any]],
+    *,
+    precision: float,
+    recall: float,
+    weakest: float,
+) -> ClaimStatus:
     """Each unit on which gate and up agree is the very unit of the parent that stands in its place.
 
-    Each block must be beyond chance, and all together above both bounds. That the unit named is *one* of those that
-    were kept is reported and not enough: a matching that shuffled the kept units among each other would have it.
-    Units of an MLP share activations and are no independent draws, so an interval is only a yardstick; a block's
-    chance is that of naming a kept unit, which is far above that of naming the right one.
+    Each block must be beyond chance and above a recall of `weakest`, and all together above both bounds. Between blocks
+    of strangers (`stranger_units`) at most a share 1 - `precision` of the units may be named: there each name is wrong.
+    That the unit named is *one* of those that were kept is reported and not enough: a matching that shuffled the kept
+    units among each other would have it. Units of an MLP share activations and are no independent draws, so an interval
+    is only a yardstick. The chance of a block is that of naming a kept unit, far above that of naming the right one.
     """
     rows = [row for row in units if row["by"] == "both"]
     if not rows:
         return ClaimStatus(NOT_RUN, "", "of no model run the kept hidden units are known")
     called, kept, kept_ones, placed = (sum(row[key] for row in rows) for key in ("called", "kept", "found", "placed"))
     by_chance = [row for row in rows if not _beyond_chance(row)]
-    weakest = min(row["placed"] / row["kept"] for row in rows)
+    least = min(rows, key=lambda row: row["placed"] / row["kept"])
     exact = calibration.size_interval(placed, called) if called else None
     bars = (
         Bar(
             "precision of the exact place", [placed / called if called else 0.0], precision, above=True, interval=exact
         ),
         Bar.share("recall", placed, kept, recall, above=True),
+        Bar.share("recall in the weakest block", least["placed"], least["kept"], weakest, above=True),
     )
+    named, of = (sum(row[key] for row in stranger_units) for key in ("called", "units"))
+    if stranger_units:
+        bars = (*bars, Bar.share("share of units named between strangers", named, of, round(1 - precision, 6)))
     ours = (
         f"precision {bars[0].values[0]:.3f}, recall {bars[1].values[0]:.2f} over {kept:,} kept units of {len(rows)} "
-        f"blocks, each unit at its very place; recall from {weakest:.2f} in one block; "
-        f"{kept_ones - placed} of {called:,} units named are kept ones of another place"
+        f"blocks, each unit at its very place; recall from {least['placed'] / least['kept']:.2f} in one block; "
+        f"{kept_ones - placed} of {called:,} units named are kept ones of another place; between strangers {named:,} "
+        f"of {of:,} are named"
     )
     problems = [(bool(by_chance), f"{len(by_chance)} blocks are no better than naming units at random")]
-    why = f"precision above {precision:g}, recall above {recall:g}, each block beyond chance"
-    return judge(ours, why, problems, bars)
+    why = f"precision above {precision:g}, recall above {recall:g}, each block beyond chance and above {weakest:g}"
+    verdict = judge(ours, why, problems, bars)
+    if not stranger_units and verdict.status == HOLDS:
+        return ClaimStatus(NOT_RUN, "", "no units of strangers were matched")
+    return verdict
 
 
 def _words(pairs: NDArray[np.int64]) -> str:

@@ -301,21 +301,22 @@ class Run:
         """Show what the page found: sentences in Markdown, each behind whether this run's records say so.
 
         A sentence rests on a judgement, on a table of the page (`shown`), or on several, of which all must hold. Where
-        the run denies it, what was seen stands behind it. `lead` judges the sentences under the page's title.
+        the run denies it, what was seen stands behind it. `lead` judges the sentences under the title, as these are
+        judged; True where they promise nothing.
 
         Raises
         ------
         InputError
             If a sentence rests on anything else, as a condition of its own: nobody could see what it was judged from.
         """
-        for holds, sentence in findings:
+        for holds, sentence in (*findings, *([] if lead is True else [(lead, "the lead")])):
             if not founded(holds):
                 raise InputError(f"a judgement or a table must say whether this holds, not {holds!r}: {sentence}")
         told = (
             (truth(holds), f"{sentence} Seen: {against}." if (against := seen(holds)) else sentence)
             for holds, sentence in findings
         )
-        return PageSummary(truth(lead), tuple(told), self._about_own())
+        return PageSummary(truth(lead), tuple(told), self._about_own(), seen(lead))
 
     def _about_own(self) -> tuple[str, ...] | None:
         """What the studies of a reader's models found, in a sentence or two; None where the models are the study's."""
@@ -391,11 +392,14 @@ class PageSummary:
         The same and the sentence, for each sentence of the summary.
     own : None or tuple of str
         What was found of a reader's models, None where the models are the study's.
+    against : str
+        What the run shows against the lead; empty where the run does not deny it.
     """
 
     lead: bool | str | None
     findings: tuple[tuple[bool | str | None, str], ...]
     own: tuple[str, ...] | None = None
+    against: str = ""
 
     def __repr__(self) -> str:
         """Markdown, which reads as plain text; of a reader's models, what was not tried folds."""
@@ -414,7 +418,8 @@ class PageSummary:
         return held or [f"{MARKS[holds]}{sentence}" for holds, sentence in self.findings if holds is not None][:1]
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        about = {} if self.own is None else {"own": self._about_own()}
+        about: dict[str, Any] = {} if self.own is None else {"own": self._about_own()}
+        about |= {"against": self.against} if self.against else {}
         return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead, **about}
 
 

@@ -46,9 +46,20 @@ class Uniformity:
 
 
 def behaves_like_pvalue(
-    uniformity: Sequence[Mapping[str, Any]], *, texts: int, level: float, at_most: float, min_pairs: int
+    uniformity: Sequence[Mapping[str, Any]],
+    allowance_power: Sequence[Mapping[str, Any]],
+    *,
+    texts: int,
+    level: float,
+    at_most: float,
+    at_least: float,
+    min_pairs: int,
 ) -> ClaimStatus:
     """At no level phi_MATCH rejects independent pairs over `at_most` times too often, and no test of uniformity does.
+
+    Nor is it dead, which rejects no independent pair either: at the largest level no interval of an actual size lies
+    below `at_least` times the level, the smallest p-value of a collection is as small as chance has it, and no smaller,
+    and of the kin in `allowance_power` the first, a fine-tune without disguise or noise, is found at `level`.
 
     There is a `Uniformity` for each text, for bases and for the tree, per block and aggregated. The actual
     size at each of its levels is judged with its interval: one that lies above the bar fails, and one that reaches
@@ -60,6 +71,9 @@ def behaves_like_pvalue(
     bases = [row for row in rows if row.models == "bases"]
     if not bases:
         return ClaimStatus(NOT_RUN, "", "no pair of bases was run")
+    kin = [row for row in allowance_power if row["statistic"] == "phi_match"]
+    if not kin:
+        return ClaimStatus(NOT_RUN, "", "no related pair was run: a test that finds nothing is no test")
     n_texts, fewest = len({row.text for row in rows}), min(row.n_pairs for row in bases)
     finest = len(rows) / (1 + min(row.n_copies for row in rows))
     adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
@@ -74,6 +88,17 @@ def behaves_like_pvalue(
     above = [_size(s) for s in sizes[sizes["low"] > sizes["level"]].itertuples()]
     near = [_size(s) for s in sizes[sizes["high"] >= at_most * sizes["level"]].itertuples()]
     too_large = [_size(s) for s in sizes[sizes["low"] > at_most * sizes["level"]].itertuples()]
+    largest_level = sizes["level"].max()
+    idle = [
+        _size(s)
+        for s in sizes[(sizes["level"] == largest_level) & (sizes["high"] < at_least * largest_level)].itertuples()
+    ]
+    odd = [
+        f"{_named(row)} (log10 p {row.smallest:.2f} of {row.n_pairs} pairs)"
+        for row in rows
+        if row.n_pairs * np.log1p(-min(10.0**row.smallest, 1 - 1e-12)) < np.log(level / len(rows))  # all so large
+        or (row.per == "pair" and row.smallest + np.log10(row.n_pairs * len(rows)) <= np.log10(level))
+    ]
     ours = (
         f"largest actual sizes: {'; '.join(largest)}; the interval is above the level itself in {len(above)} of "
         f"{len(sizes)} cases{': ' * bool(above)}{'; '.join(above)}; smallest p of {len(rows)} tests of uniformity "
@@ -84,6 +109,13 @@ def behaves_like_pvalue(
         (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
         (bool(rejected), f"not uniform: {', '.join(rejected)}"),
         (bool(too_large), f"actual size over {at_most:g} times its level: {'; '.join(too_large)}"),
+        (bool(idle), f"actual size below {at_least:g} times its level, as of a dead test: {'; '.join(idle)}"),
+        (bool(odd), f"the smallest p-value is none that chance gives: {'; '.join(odd)}"),
+        (
+            not kin[0]["paper"] <= np.log10(level),
+            f"a related pair, {kin[0]['pair']}, is not found: log10 p {kin[0]['paper']:.1f}, {kin[0]['agree']} of "
+            f"{kin[0]['n']} units agree",
+        ),
     ]
     why = f"no actual size is above {at_most:g} times its level, and none of {len(rows)} tests of uniformity rejects"
     worst = _size(sizes.loc[sizes["times"].idxmax()])

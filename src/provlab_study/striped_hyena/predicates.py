@@ -18,7 +18,8 @@ def taken_tensors_found(
     together: p-values that are corrected within each are multiplied by their number. Each comparison must have tested
     as many pairs that were not taken as a hybrid took, or more: otherwise hardly a wrong call was possible. No more
     pairs with unrelated models may be at 0.01 and 0.001 than chance has there; one pair of tensors repeats
-    itself in all hybrids of one base. Calls over the other axis are reported.
+    itself in all hybrids of one base. All pairs with an unrelated model must be there, and not all near 1: a test that
+    is dead between strangers leaves them alone too. Calls over the other axis are reported.
     """
     runs = [run for run in sharing if run["axis"] == axis]
     related = [run for run in runs if run["related"]]
@@ -54,12 +55,16 @@ def taken_tensors_found(
         )
     fewest, most = min(run["n_tests"] - run["n_taken"] for run in runs), max(run["n_taken"] for run in runs)
     null = [(run, pair) for run in runs if not run["related"] for pair in run["pairs"]]
+    strangers = "pairs of tensors of unrelated models"
+    log10_p, alike = (
+        [pair["log10_p"] for _, pair in null],
+        [(run["against"], pair["first"], pair["second"]) for run, pair in null],
+    )
+    unseen = sum(run["n_tests"] - len(run["pairs"]) for run in runs if not run["related"])
     problems = [
-        *calibration.too_many_small(
-            "pairs of tensors of unrelated models",
-            [pair["log10_p"] for _, pair in null],
-            groups=[(run["against"], pair["first"], pair["second"]) for run, pair in null],
-        ),
+        *calibration.too_many_small(strangers, log10_p, groups=alike),
+        *calibration.too_few_small(strangers, log10_p, groups=alike),
+        (unseen != 0, f"{unseen} {strangers} are counted and not there"),
         (fewest < most, f"a comparison tested only {fewest} pairs that were not taken, fewer than the {most} taken"),
         (missed > 0, f"{missed} taken tensors not called"),
         (bool(wrong), f"called though not taken: {_few(wrong)}"),

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from planted import Plant, put, update
 
-from provlab_study.evasion.measure import PreservedRecord
+from provlab_study.evasion.measure import Noisy, PreservedRecord
 from provlab_study.evasion.predicates import (
     aligns_strangers,
     evaded_but_found,
@@ -37,12 +37,35 @@ def preserved():
     return [asdict(PreservedRecord(name, name, kind, 1e-13, 1.0, None, 0.5)) for name in ("A", "B") for kind in KINDS]
 
 
-def judge_preserved(rows):
-    return outputs_preserved(rows, tolerance=1e-9, architectures=2, entire="A")
+def noisy():
+    return [asdict(Noisy(name, 1e-4, 1.0)) for name in ("A", "B")]
+
+
+def judge_preserved(rows, controls=None):
+    controls = noisy() if controls is None else controls
+    controls = [row for row in controls if row["architecture"] in {row["architecture"] for row in rows}]
+    return outputs_preserved(rows, controls, tolerance=1e-9, architectures=2, entire="A", exist=0.5)
 
 
 def test_outputs_preserved():
-    assert judge_preserved(preserved()).status == HOLDS
+    verdict = judge_preserved(preserved())
+    assert verdict.status == HOLDS
+    assert "under noise of 0.0001 it is 1.0e-04 or more" in verdict.ours
+
+
+def test_a_comparison_that_sees_no_noise_shows_nothing():
+    blind = [row | {"difference": 1e-12} for row in noisy()]
+    assert "the comparison does not see noise in A, B" in judge_preserved(preserved(), blind).why
+    assert judge_preserved(preserved(), noisy()[:1]).status == "not run"
+
+
+def refused(kinds, models=("B",)):
+    def change(rows):
+        for row in rows:
+            if row["kind"] in kinds and row["model"] in models:
+                row.update(difference=None, refused="a norm stands in the way", moved=None)
+
+    return change
 
 
 NOTHING = {"difference": 0.0}
@@ -60,6 +83,18 @@ PLANTS = [
     Plant("it is not tried", put(slice(len(KINDS)), value=[]), FAILS, "A was not transformed"),
     # what changes nothing preserves everything
     Plant("T2 moves nothing", update(1, moved=0.0, **NOTHING), FAILS, "T2 changes no weight"),
+    Plant("no bit changes", lambda rows: [row.update(NOTHING) for row in rows], FAILS, "changes no bit of any logit"),
+    Plant("no bit by T2", lambda rows: [rows[k].update(NOTHING) for k in (1, 7)], FAILS, "T2 changes no bit of any"),
+    Plant("no bit by T2 in one model", lambda rows: rows[1].update(NOTHING), HOLDS),
+    Plant(
+        "five of six refused by 13 of 14",
+        lambda rows: [
+            *(rows.append(rows[k] | {"model": f"B{n}"}) for k in range(6, 12) for n in range(12)),
+            refused(KINDS[1:], {"B", *(f"B{n}" for n in range(12))})(rows),
+        ],
+        FAILS,
+        "T2, T3, T4, T5, T6 exists in fewer than 50% of 14 models",
+    ),
     Plant("T2 is not known to move", update(1, moved=None, **NOTHING), FAILS, "T2 changes no weight"),
     Plant(
         "a refusal with its reason", update(-1, difference=None, refused="a norm stands in the way", moved=None), HOLDS
@@ -260,7 +295,7 @@ def test_one_exception_does_not_keep_an_attack_from_telling():
     assert "inputs too few to say by 4 rows a column" in verdict.ours
 
 
-BAND = list(np.linspace(0.6, 0.65, 40))
+BAND = np.linspace(0.6, 0.65, 40).tolist()
 
 
 ROWS_OF_I20 = {name: ROWS["I20"]["predicate"][name] for name in ("apart", "narrow", "excess")}
@@ -295,6 +330,13 @@ NO_SCORES = [
         FAILS,
         PASS,
     ),
+    Plant(
+        "constants",
+        update(dependent=[0.2] * 9, independent=[0.6] * 40, chain=[0.6] * 6),
+        FAILS,
+        "39 of 40 independent values repeat another: constants separate anything",
+    ),
+    Plant("a chain of other pairs", update(chain=[0.601] * 6), FAILS, "the chain is not of the independent pairs"),
     # significant, and of no use: groups that a hair separates, values hardly more often small than uniform ones
     Plant("a hair", update(dependent=[0.01, 0.599]), FAILS, "distance of the groups"),
     Plant(

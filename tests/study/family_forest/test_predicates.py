@@ -50,7 +50,10 @@ MISSED = {"arm": "plain", "joined": "missed", "right": False, "directed": None, 
         (edges(80, 20), "fails"),
         (edges(70, 0) + [MISSED] * 330, "fails"),  # right wherever it speaks, and it hardly does
         (edges(70, 0) + [{**row, "speaks": False} for row in edges(330, 0)], "fails"),
-        (edges(30, 0), "not run"),
+        (edges(30, 0), "within_its_spread"),
+        (edges(10, 40), "fails"),  # few, and wrong beyond chance
+        (edges(38, 8), "within_its_spread"),
+        ([], "not run"),
         ([{**row, "arm": "forged: rows"} for row in edges(99, 1)], "not run"),
     ],
 )
@@ -93,7 +96,10 @@ def kin(right, wrong, missing=0, false=0, silent=0):
         (kin(500, 0, 100, silent=49500), "fails"),  # never wrong, and hardly said
         (kin(400, 0, 0, 300), "fails"),  # each parent that is said to be missing was there
         (kin(400, 0, 100, 3), "within_its_spread"),
-        (kin(30, 0, 90), "not run"),
+        (kin(30, 0, 90), "within_its_spread"),
+        (kin(12, 1), "within_its_spread"),  # one wrong edge of a dozen
+        (kin(9, 9), "fails"),
+        (kin(0, 0, 90), "not run"),
     ],
 )
 def test_descent_right(rows, status):

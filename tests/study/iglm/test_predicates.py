@@ -8,10 +8,15 @@ from provlab_study.iglm.predicates import shared_inputs
 RULE = {"length": 25, "share": 0.5, "least": 100}
 
 
-def pair(common=((0.95, 0.93, 0.97), (0.9, 0.8, 0.95)), effective=(600.0, 800.0), length=25):
+FEW = ((0.02, 0.01, 0.03), (0.03, 0.01, 0.05))
+ALL = ((1.0, 0.99, 1.0), (1.0, 0.99, 1.0))
+
+
+def pair(common=((0.95, 0.93, 0.97), (0.9, 0.8, 0.95)), effective=(600.0, 800.0), length=25, z=(0.1, 0.3), **controls):
+    controls = {"shuffled": FEW, "unlike": FEW} | controls
     summary = {"effective": list(effective), "below_a": [0.7, 0.6, 0.8], "below_b": [0.6, 0.5, 0.7]}
-    return {"prompt": "[HEAVY]", "length": length, "z": [0.1, 0.3], "summary": summary, "excess": [0.0, 0.0]} | {
-        "common": [list(side) for side in common]
+    return {"prompt": "[HEAVY]", "length": length, "z": list(z), "summary": summary, "excess": [0.0, 0.0]} | {
+        name: [list(side) for side in sides] for name, sides in ({"common": common} | controls).items()
     }
 
 
@@ -20,6 +25,11 @@ PLANTS = {
     "the larger model's inputs are its own": ([pair(((0.95, 0.9, 0.97), (0.02, 0.01, 0.03)))], "fails"),
     "one of two prompts": ([pair(), pair(((0.4, 0.3, 0.45), (0.9, 0.8, 0.95)))], "fails"),
     "an interval that reaches the bar": ([pair(((0.6, 0.4, 0.8), (0.9, 0.8, 0.95)))], "within_its_spread"),
+    "Z is all losses": ([pair(ALL, z=(0.0, 99.0))], "fails"),
+    "Z holds shuffled residues": ([pair(shuffled=ALL)], "fails"),
+    "an unlike pair shares as much": ([pair(unlike=ALL)], "fails"),
+    "an unlike pair may share as much": ([pair(unlike=((0.4, 0.3, 0.6), FEW[1]))], "within_its_spread"),
+    "no unlike pair": ([pair(unlike=())], "not run"),
     "few draws": ([pair(effective=(21.0, 34.0))], "not run"),
     "another length alone": ([pair(length=100)], "not run"),
     "no package": ([], "not run"),

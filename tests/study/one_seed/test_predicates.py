@@ -5,10 +5,12 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
+from planted import Plant, put, update
 
 from provlab.errors import CheckpointError
 from provlab_study.one_seed import layout, measure, replay
 from provlab_study.one_seed.predicates import one_draw
+from provlab_study.publishing.evidence import FAILS, NOT_RUN
 
 SMALL = (
     replay.Layer("encoder.Linear0", 24, 16),
@@ -47,7 +49,8 @@ def judged(*models):
     named = {model.atom: model for model in models}
     seeded = measure.seeded(named, range(8), 4)
     kept = measure.kept(named, seeded[0].seed, 4)
-    return one_draw([asdict(row) for row in seeded], [asdict(row) for row in kept], **RULE)
+    controls = asdict(measure.controls(models[0], seeded[0].seed, range(8), 4))
+    return one_draw([asdict(row) for row in seeded], [asdict(row) for row in kept], controls, **RULE)
 
 
 def test_three_trainings_from_one_draw_are_told_from_descent(small):
@@ -73,8 +76,48 @@ def test_models_of_no_seed_that_was_tried_fail_the_claim(small):
     assert judged(*(trained(atom, 50, own) for own, atom in enumerate("xyz"))).status == "fails"
 
 
+@pytest.fixture
+def good(small):
+    """Records of three models of one seed, and of the networks that are made beside them."""
+    named = {atom: trained(atom, 5, own) for own, atom in enumerate("xyz")}
+    seeded = measure.seeded(named, range(8), 4)
+    controls = asdict(measure.controls(named["x"], 5, range(8), 4))
+    return [asdict(row) for row in seeded], [asdict(row) for row in measure.kept(named, 5, 4)], controls
+
+
+def seed_42(records):
+    """A search that names one seed for any network, as surely."""
+    seeded, _, controls = records
+    for row in (*seeded, *controls["drawn"]):
+        row.update(seed=42, log10_p=-99.0)
+
+
+def no_share(records):
+    """A share that is 0 of any two."""
+    for row in (*records[1], records[2]["descended"]):
+        row["share"] = 0.0
+
+
+PLANTS = [
+    Plant("one seed for any model", seed_42, FAILS, "a control that seed 0 drew names seed 42"),
+    Plant("no share of any two", no_share, FAILS, "share of its parent's path that a child has: 0"),
+    Plant("another seed agrees as well", update(0, 1, next_best=1.0), FAILS, "with another by 1.00"),
+    Plant("weights of another draw", update(0, 1, weights=0.01), FAILS, "y: its weights are not of this draw"),
+    Plant("nothing was trained", update(0, 2, path=0.0), FAILS, "z: training moved it by 0 of its draw"),
+    Plant("one model three times", lambda r: [row.update(atom="x") for row in r[0]], FAILS, "stands there twice"),
+    Plant("one pair, counted again", lambda r: [row.update(r[1][0]) for row in r[1]], FAILS, "one pair stands"),
+    Plant("no control", put(2, "drawn", value=[]), NOT_RUN, "it takes a control of another seed"),
+]
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=str)
+def test_what_cannot_fail_shows_nothing(plant, good):
+    assert one_draw(*good, **RULE).status == "holds", one_draw(*good, **RULE)
+    plant.check(lambda records: one_draw(*records, **RULE), good)
+
+
 def test_without_the_packages_nothing_is_judged():
-    verdict = one_draw([], [], **RULE)
+    verdict = one_draw([], [], None, **RULE)
     assert verdict.status == "not run"
     assert "provlab run one_seed -p fetch=true" in verdict.why
 

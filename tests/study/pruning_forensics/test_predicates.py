@@ -21,7 +21,7 @@ def child(name, kept, cut, n_blocks=6, seed=0):
 
 
 def stranger(name):
-    log10_p = np.full((6, 3), -1.0)
+    log10_p = np.log10(np.random.default_rng(1).uniform(0.05, 1, (6, 3)))
     return {**child(name, [0, 1, 2], [], seed=1), "related": False, "kept": None, "log10_p": log10_p.tolist()}
 
 
@@ -68,6 +68,19 @@ PLANTS = [
         FAILS,
         "18 of 18 other pairs of blocks of deep and a str",
     ),
+    Plant(
+        "a stranger's map of ones",
+        update(2, log10_p=[[0.0] * 3] * 6),
+        FAILS,
+        "18 of 18 other pairs of blocks of deep and a stranger (p) are above p = 0.5",
+    ),
+    Plant(
+        "a stranger's map that can call nothing",
+        update(2, floor=-2.0),
+        FAILS,
+        "deep and a stranger (p): no pair can be called, since the floor is log10 p = -2.0",
+    ),
+    Plant("below its floor", update(0, floor=-20.0), FAILS, "deep: a pair is below the floor of log10 p = -20.0"),
     Plant("another map", update(0, kept=[0, 3, 5]), FAILS, "deep: missed 3 to 1; deep: wrongly found 2 to 1"),
     Plant("one pair of 18 at 10^-3", at(2, 5, 0, -3.0), HOLDS),
     Plant("origins that nobody knows", lambda maps: [record.update(kept=None) for record in maps[:2]], NOT_RUN),
@@ -101,8 +114,11 @@ def unit_row(placed, called=None, by="both", kept_ones=None):
     return {"by": by, "called": called, "kept": 100, "found": kept_ones, "placed": placed, "width": 200}
 
 
-def judge_units(rows):
-    return units_recovered(rows, precision=0.95, recall=0.5)
+STRANGERS = [{"called": 1, "units": 100}] * 9
+
+
+def judge_units(rows, strangers=STRANGERS):
+    return units_recovered(rows, strangers, precision=0.95, recall=0.5, weakest=0.25)
 
 
 def test_units_recovered():
@@ -111,12 +127,28 @@ def test_units_recovered():
     assert verdict.status == "holds"
     assert verdict.ours == (
         "precision 0.992, recall 0.65 over 200 kept units of 2 blocks, each unit at its very place; recall from 0.40 "
-        "in one block; 0 of 131 units named are kept ones of another place"
+        "in one block; 0 of 131 units named are kept ones of another place; between strangers 9 of 900 are named"
     )
     # Clopper-Pearson of 130 in 131 and in 200
     assert "precision of the exact place: 0.99 (95% interval 0.96 to 1), 0.042 above the bar of 0.95" in verdict.margin
     assert "recall: 0.65 (95% interval 0.58 to 0.72), 0.15 above the bar of 0.5" in verdict.margin
     assert judge_units([unit_row(96, 100)]).status == "within_its_spread"
+
+
+def test_four_of_nine_blocks_that_recover_a_twentieth_fail():
+    verdict = judge_units([unit_row(95)] * 5 + [unit_row(5)] * 4)  # a recall of 0.55 over all
+    assert verdict.status == "fails"
+    assert "recall in the weakest block: 0.05 (95% interval 0.016 to 0.11), 0.2 below the bar of 0.25" in verdict.why
+
+
+def test_units_of_strangers_are_not_named():
+    """By chance one unit of all agrees; a matching that names them all says nothing of a child's."""
+    rows = [unit_row(90), unit_row(60)]
+    assert judge_units(rows, [{"called": 100, "units": 100}] * 9).status == "fails"
+    assert judge_units(rows, [{"called": 4, "units": 100}]).status == "within_its_spread"
+    verdict = judge_units(rows, [])
+    assert (verdict.status, verdict.why) == ("not run", "no units of strangers were matched")
+    assert judge_units([unit_row(9)], []).status == "fails"
 
 
 def test_kept_units_named_at_wrong_places_fail():
@@ -138,7 +170,7 @@ def test_kept_units_named_at_wrong_places_fail():
             [unit_row(90), unit_row(40, 50)],
             "precision of the exact place: 0.93 (95% interval 0.87 to 0.97), 0.021 below the bar of 0.95",
         ),
-        ([unit_row(60), unit_row(30)], "recall: 0.45 (95% interval 0.38 to 0.52), 0.05 below the bar of 0.5"),
+        ([unit_row(52), unit_row(38)], "recall: 0.45 (95% interval 0.38 to 0.52), 0.05 below the bar of 0.5"),
         ([unit_row(99), unit_row(4, 5)], "1 blocks are no better than naming units at random"),
         ([unit_row(99), unit_row(0)], "1 blocks are no better"),
         ([unit_row(0)], "recall: 0 (95% interval 0 to 0.036), 0.5 below the bar of 0.5"),

@@ -266,6 +266,9 @@ def test_a_sentence_with_a_condition_of_its_own_is_refused(holds):
     run = begin("exchangeability", namespace())
     with pytest.raises(InputError, match=r"a judgement or a table must say whether this holds, not .*: Each is found"):
         run.summary(True, (holds, "Each is found."))
+    if holds is not True:  # of a lead that promises nothing
+        with pytest.raises(InputError, match=r"a judgement or a table must say whether this holds, not .*: the lead"):
+            run.summary(holds)
 
 
 def test_in_another_profile_the_function_speaks_and_the_claim_does_not_count(results):

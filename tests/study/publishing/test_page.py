@@ -3,7 +3,6 @@
 from copy import deepcopy
 
 import nbformat
-import numpy as np
 import pytest
 from myst_nb.ext.glue import extract_glue_data_cell
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -151,13 +150,14 @@ def test_a_solution_in_cells_is_one_box_of_the_page():
 @pytest.mark.parametrize(("holds", "mark"), MARKS.items())
 def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mark, tmp_path):
     near = Judgement({}, ClaimStatus(WITHIN_SPREAD, "", ""), {}, "default")
-    support = {True: np.bool_(True), UNDECIDED: near}.get(holds, holds)
+    support = near if holds == UNDECIDED else Shown("Counts", holds, "3 of 4")
     sentence = Run("tree", {}, Results(tmp_path)).summary(support, (Shown("Counts", truth(support)), "All agree."))
     data, metadata = sentence._repr_mimebundle_()
     page = notebook(shown(FIGURE), new_output("display_data", data=data, metadata=metadata))
     arrange(page)
     nbformat.validate(page)
-    assert page.cells[0].source == f"# A tree\n\n{mark}Every pair is\nfound."
+    seen = " *Seen: 3 of 4.*" if holds is False else ""  # a lead that is denied says what the run has in its place
+    assert page.cells[0].source == f"# A tree\n\n{mark}Every pair is\nfound.{seen}"
     assert f"- {mark}All agree." in [cell.source for cell in page.cells]
     assert not any(
         "text/markdown" in output.get("data", {}) for cell in page.cells for output in cell.get("outputs", [])

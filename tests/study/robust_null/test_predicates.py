@@ -37,8 +37,15 @@ def rows_of(common, seed=1):
     return rows
 
 
-def judge(rows, profile="smoke", **changes):
-    kept = {"uniformity": [asdict(row) for row in rows]}
+KIN = [
+    {"pair": "a fine-tune", "statistic": "phi_match", "agree": 200, "n": 256, "paper": -99.0, "allowed": -90.0},
+    {"pair": "a fine-tune", "statistic": "phi_match_unsigned", "agree": 9, "n": 256, "paper": -0.1, "allowed": 0.0},
+    {"pair": "much noise", "statistic": "phi_match", "agree": 3, "n": 256, "paper": -0.7, "allowed": 0.0},
+]
+
+
+def judge(rows, profile="smoke", kin=KIN, **changes):
+    kept = {"uniformity": [asdict(row) for row in rows], "allowance_power": kin}
     return planted.judged(ROW, kept, profile, **{"texts": 1} | changes)
 
 
@@ -94,6 +101,26 @@ def test_one_and_nine_tenths_of_every_level_fail(chance):
     verdict = judge(rows)
     assert verdict.status == "fails"
     assert "actual size over 1.5 times its level" in verdict.why
+
+
+def test_a_dead_test_fails(chance):
+    """It rejects no independent pair, and no related one either; the interval of 0 in so few reaches the bar."""
+    nothing = {"size": [0.0] * 3, "low": [0.0] * 3, "high": [0.02, 0.016, 0.015]}
+    dead = [replace(row, smallest=0.0, ks_p=1.0, **nothing) for row in chance]
+    kin = [row | {"agree": 1, "paper": 0.0} for row in KIN]
+    verdict = judge(dead, kin=kin)
+    assert verdict.status == "fails"
+    assert "as of a dead test: 0.0000 [0.0000, 0.0200] at 0.05 (prose: bases, per block)" in verdict.why
+    assert "the smallest p-value is none that chance gives: prose: bases, per block (log10 p 0.00 of 45" in verdict.why
+    assert "a related pair, a fine-tune, is not found: log10 p 0.0, 1 of 256 units agree" in verdict.why
+    assert judge(chance, at_most=4.0, kin=kin).status == "fails"
+    assert judge(chance, at_most=4.0, kin=[]).status == "not run"
+
+
+def test_a_stranger_far_out_fails(chance):
+    """One of 45 at 1e-9: no size at 0.001 sees it, nor a distance over the whole interval."""
+    rows = [replace(row, smallest=-9.0) if row.per == "pair" else row for row in chance]
+    assert "prose: bases, aggregated (log10 p -9.00 of 45 pairs)" in judge(rows, at_most=4.0).why
 
 
 def test_too_little_is_said(chance):

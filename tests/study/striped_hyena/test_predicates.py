@@ -78,7 +78,7 @@ PLANTS = [
     Plant("a stranger's", put(1, "pairs", 0, "holm", value=-2.31), FAILS, "called between unrelated models: q ~ o"),
     Plant(
         "a stranger's head",
-        lambda runs: runs[1]["pairs"].append(pair(HEAD, HEAD, -5.0)),
+        lambda runs: runs[1]["pairs"].__setitem__(1, pair(HEAD, HEAD, -5.0)),
         FAILS,
         f"called between unrelated models: {HEAD}",
     ),
@@ -87,6 +87,18 @@ PLANTS = [
         put(0, "n_tests", value=3),
         FAILS,
         "tested only 1 pairs that were not taken, fewer than the 2 taken",
+    ),
+    Plant(
+        "a test that is dead between strangers",
+        lambda runs: [p.update(log10_p=0.0) for p in runs[1]["pairs"]],
+        FAILS,
+        "340 of 340 pairs of tensors of unrelated models are above p = 0.5",
+    ),
+    Plant(
+        "no null comparison, counted all the same",
+        put(1, "pairs", value=[]),
+        FAILS,
+        "340 pairs of tensors of unrelated models are counted and not there",
     ),
     # two comparisons share the level: below it within its own is not below it over both
     Plant("one comparison in a hundred", put(1, "pairs", 0, "holm", value=-2.29), HOLDS),

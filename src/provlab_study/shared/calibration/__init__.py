@@ -11,7 +11,14 @@ from provlab_study.shared.calibration.bands import (
     size_interval,
     uniform_on_grid,
 )
-from provlab_study.shared.calibration.check import SIZES, CalibrationReport, check, too_many_small, uniformity
+from provlab_study.shared.calibration.check import (
+    SIZES,
+    CalibrationReport,
+    check,
+    too_few_small,
+    too_many_small,
+    uniformity,
+)
 from provlab_study.shared.calibration.rounds import jackknife, round_robin, tournament
 
 __all__ = [
@@ -24,6 +31,7 @@ __all__ = [
     "round_robin",
     "simultaneous_band",
     "size_interval",
+    "too_few_small",
     "too_many_small",
     "tournament",
     "uniform_on_grid",

@@ -21,6 +21,8 @@ from provlab_study.shared.calibration.bands import checked, ks_uniform, size_int
 SIZES = (0.05, 0.01, 0.001)
 #: level of a test that too many p-values are small
 TAIL = 0.01
+#: share of p-values above 1/2 from which on a test is dead, where a half is due
+DEAD = 0.9
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,38 @@ def too_many_small(
             f"{row.k} of {row.n} {what} are at p = {row.level:g} or below ({pvalues.in_words(10.0**row.log10_p)})",
         )
         for row in rows
+    ]
+
+
+def too_few_small(what: str, log10_p: ArrayLike, *, groups: Sequence[Hashable] | None = None) -> list[tuple[bool, str]]:
+    """Say of p-values that ought to be uniform whether hardly any is at or below 1/2: the test is dead.
+
+    A test that always answers 1 leaves every stranger alone and shows nothing by it. Careful p-values are larger than
+    uniform ones, so that only fewer than one in ten, where a half is due, and beyond chance, is called dead.
+
+    Parameters
+    ----------
+    what
+        Whose p-values, in words.
+    log10_p, groups
+        As for `sizes`.
+
+    Returns
+    -------
+    list
+        Problems for `publishing.evidence.judge`; without a p-value it is one, since nothing was left alone.
+    """
+    values = np.ravel(log10_p)
+    if not values.size:
+        return [(True, f"no p-value of {what}")]
+    large = int((values > math.log10(0.5)).sum())
+    numbers = [1] * values.size if groups is None else list(Counter(groups).values())
+    chance = _tail_of_groups(large, numbers, 0.5)
+    return [
+        (
+            large > DEAD * values.size and chance <= TAIL,
+            f"{large} of {values.size} {what} are above p = 0.5 ({pvalues.in_words(chance)}): the test is dead there",
+        )
     ]
 
 
