@@ -89,7 +89,7 @@ def test_every_difference_to_the_rule_before_has_a_name():
 
 @pytest.mark.parametrize("unread", [False, True])
 @pytest.mark.parametrize("kin", [False, True])
-def test_a_test_that_an_open_disguise_hides_from_acquits_nobody_and_one_that_sees_through_only_closes(unread, kin):
+def test_the_silence_of_a_test_that_an_open_disguise_hides_from_says_nothing_and_one_that_sees_through_closes(unread, kin):
     """Whatever stands beside it, at places or not: all sets of tests that do not reject, and one test more."""
     kinds = [planted_test(name, -0.2, moved=moved) for name in NAMES for moved in (False, True)]
     kinds.append(planted_test("phi_anchor", -0.2, 0.0))  # it could say nothing
@@ -104,7 +104,7 @@ def test_a_test_that_an_open_disguise_hides_from_acquits_nobody_and_one_that_see
     assert any(sees.values()) != unread
 
 
-def test_a_test_that_no_row_knows_acquits_nobody():
+def test_the_silence_of_a_test_that_no_row_knows_says_nothing():
     unknown = decide.Test("phi_mine", "units", frozenset(), -0.3, -300.0)
     assert decide.decide([unknown], flaws.FREE).outcome == UNTESTED
     assert decide.decide([decide.Test("phi_mine", "units", frozenset(), -9.0, -300.0)], flaws.FREE).outcome == REJECTED

@@ -35,7 +35,7 @@ from provlab.statistics.order import why_withheld
 from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab_study.attack_lab.rows import AttackRow
 
-#: random weights read no text, so that phi_jsd beside these would say: acquit nobody
+#: random weights read no text, so that phi_jsd beside these would leave the question open
 SILENT = [name for name in statistics.USUAL if name != "phi_jsd"]
 SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
 
@@ -257,7 +257,7 @@ def test_every_sentence_of_the_table_is_said_somewhere():
     assert unsaid == []
 
 
-def test_withheld_p_values_are_no_acquittal():
+def test_withheld_p_values_leave_the_question_open():
     tied = dict.fromkeys(("phi_match", "phi_match_unsigned"), "gate and up are tied")
     result = comparison({"phi_u": -0.3}, withheld=tied)
     assert result.outcome == UNTESTED
@@ -300,10 +300,10 @@ def test_ids_that_a_model_was_lent_are_named():
         "lent, reads", "lent, does not", "lent, neither", "lent, not measured",
     ],
 )  # fmt: skip
-def test_ids_acquit_only_where_they_were_read_as_text(lent, losses, outcome):
+def test_ids_count_only_where_they_were_read_as_text(lent, losses, outcome):
     """5.0 is the loss of the tokens' frequencies.
 
-    A text that neither reads acquits nobody: a copy with other numbers of tokens costs nothing.
+    A text that neither reads says nothing: a copy with other numbers of tokens costs nothing.
     """
     result = comparison({"phi_match_unsigned": -0.3})
     read = [
@@ -320,7 +320,7 @@ def test_ids_acquit_only_where_they_were_read_as_text(lent, losses, outcome):
     assert says(result, "fooled by", "tokenizer") == (outcome == NOT_REJECTED and losses is None)
 
 
-def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(models, text, tmp_path):
+def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_could_not_be_tested(models, text, tmp_path):
     """It costs nothing: the copy reads nonsense where the base reads the text, and no unit looks like another."""
     folder = tmp_path / "copy"
     disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=("vocabulary", "T2", "T3"))
@@ -332,7 +332,7 @@ def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(m
     assert says(result, "why", "closed", closed=flaws.OF_PAIR["text"].closed)
 
 
-def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not_acquitted(
+def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_could_not_be_tested(
     models, text, new_model, save_model, tmp_path
 ):
     """It costs nothing to a thief who keeps the right one. The base is trained until it reads the text."""
@@ -354,12 +354,12 @@ def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not
     assert says(result, "why", "unread", name="copy")
 
 
-def test_blocks_that_were_moved_are_found_among_all_and_acquit_nobody_where_only_equal_places_met(
+def test_blocks_that_were_moved_are_found_among_all_and_could_not_be_tested_where_only_equal_places_met(
     new_model, save_model, text, tmp_path
 ):
     """A copy without two blocks in the middle, with an empty one at either end: none is at its place.
 
-    The second fault: a stream score, or a test of rows, acquitted the pair, and each costs nothing to silence.
+    The second fault: a stream score, or a test of rows, was enough for *not rejected*, and each costs nothing to silence.
     """
     base, copy = (new_model(seed, num_hidden_layers=6) for seed in (1, 2))
     kept = dict(zip(range(1, 5), (0, 1, 4, 5), strict=True))

@@ -142,7 +142,7 @@ def made(
         The attack cannot be made.
     """
     others = [Checkpoint.open(getattr(family, place)) for place in row.places]
-    source, growth = checkpoint, 1.0
+    source, growth, behind = checkpoint, 1.0, ()
     if row.own:
         made_of = folder.with_name(f"{folder.name}-first") if row.kinds else folder
         if row.own == "retrained":
@@ -153,8 +153,9 @@ def made(
             respelt(checkpoint, made_of)
         source = Checkpoint.open(str(made_of))
     if row.kinds:
-        growth = disguise(source, folder, seed=options.seed, kinds=row.kinds, others=others).growth
-    after = before if row.exact else loss(Checkpoint.open(str(folder)), options.text)
+        disguised = disguise(source, folder, seed=options.seed, kinds=row.kinds, others=others)
+        growth, behind = disguised.growth, disguised.behind
+    after = before if row.exact else loss(Checkpoint.open(str(folder)), options.text, behind)
     lost = after - before if after is not None and before is not None else 0.0
     return Instance(row.label, row.group, family.origin, growth, lost, None)
 
