@@ -91,7 +91,7 @@ def test_moved_blocks_are_found_by_every_call_that_looks(trained, moved_copy, pr
 
 
 def test_a_test_that_an_open_disguise_fools_changes_nothing(trained, moved_copy, prose, tmp_path):
-    """Blocks moved, units shuffled, the stream turned, unseen rows drawn again: a test of rows was once enough to miss this copy."""
+    """Blocks moved, units shuffled, the stream turned, unseen rows drawn again: a test of rows once missed it."""
     base = trained(1)
     kinds = ["redraw=0.8", "T3", "T2"]
     hidden = str(disguise(Checkpoint.open(moved_copy), tmp_path / "hidden", seed=1, kinds=kinds).folder)

@@ -139,7 +139,7 @@ def test_the_silence_of_a_test_that_could_not_have_rejected_says_nothing(reach):
 
 
 def test_a_dead_block_and_redrawn_rows_hide_nothing_that_is_taken_for_independence(compare, models, changed, tmp_path):
-    """Zeros in one block, a shuffle and other rows for unseen tokens: nearly nothing, once enough to be *not rejected*."""
+    """Zeros in one block, a shuffle and other rows for unseen tokens: nearly nothing, and once *not rejected*."""
     dead = changed(models["base"], lambda network: network.model.layers[1].mlp.down_proj.weight.zero_())
     disguise(Checkpoint.open(dead), tmp_path / "new", seed=1, kinds=("T1", "T2", "T3", "redraw=0.3"))
     assert compare(models["base"], tmp_path / "new").outcome != NOT_REJECTED

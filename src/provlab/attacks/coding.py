@@ -28,34 +28,28 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     Raises
     ------
     NoSuchSymmetryError
-        The model is no Llama, or its values are narrower than its stream, so that its heads cannot write all of it.
+        The model is no Llama, or its heads are narrower than its stream, so that they cannot write all of it.
     """
-    parts, width, (size, n_keys, group) = state.anatomy, state.anatomy.width, heads_of(state)
-    for holds, why in (
-        (parts.architecture == "LlamaForCausalLM", f"{parts.architecture} is no Llama, which a line gives biases"),
-        (size * n_keys >= width, f"its {n_keys} heads of {size} values cannot write a stream of {width}"),
-    ):
-        if not holds:
-            raise NoSuchSymmetryError(f"{state.name}: {why}")
+    if state.anatomy.architecture != "LlamaForCausalLM":
+        raise NoSuchSymmetryError(f"{state.anatomy.architecture} is no Llama, which a line of its config gives biases")
+    state = _ungrouped(with_block(state, aim, 0))
+    width, (size, heads, _) = state.anatomy.width, heads_of(state)
+    if size * heads < width:
+        raise NoSuchSymmetryError(f"{state.name}: {heads} heads of {size} values cannot write a stream of {width}")
     table, epsilon = state.part("embedding"), float(state.config["rms_norm_eps"])
     stretch = torch.from_numpy(aim.value ** (aim.rng.permutation(width) / max(width - 1, 1) - 0.5))
-    one, other, mixed = (torch.from_numpy(orthogonal(n, aim.rng)) for n in (width, width, size * n_keys))
+    one, other, mixed = (torch.from_numpy(orthogonal(n, aim.rng)) for n in (width, width, size * heads))
     basis = one * stretch @ other  # (d, d) @ (d, d)
     longest = (table @ basis).square().mean(dim=1).max().sqrt()  # (vocabulary, d) @ (d, d)
     basis *= _SHORT * epsilon**0.5 / longest
-
-    state = with_block(state, aim, 0)
-    gain = gains(state, "input_norm", 0)
-    written = torch.linalg.inv(basis).T - torch.eye(width, dtype=torch.float64)  # of a row, what it lacks
-    value = mixed[:, :width] / gain * epsilon**0.5  # (values, d), of a normalised row
-    output = written @ mixed[:, :width].T  # (d, d) @ (d, values)
-    once = torch.arange(group * n_keys) % group == 0  # of the query heads that share a value one writes
+    lacking = torch.linalg.inv(basis).T - torch.eye(width, dtype=torch.float64)
+    alike = _to_itself(state, size).repeat(heads)
+    read = mixed[:, :width]  # (values, d)
     new = {
-        ("query_bias", 0): _to_itself(state, size).repeat(group * n_keys),
-        ("key_bias", 0): _to_itself(state, size).repeat(n_keys),
-        ("value", 0): value,
-        ("output", 0): (output.reshape(width, n_keys, 1, size) * once.reshape(1, n_keys, group, 1)).flatten(1),
         **{(role, 0): torch.zeros_like(state.part(role, 0)) for role in ("query", "key")},
+        **{(role, 0): alike for role in ("query_bias", "key_bias")},
+        ("value", 0): read / gains(state, "input_norm", 0) * epsilon**0.5,
+        ("output", 0): lacking @ read.T,  # (d, d) @ (d, values)
     }
 
     def change(segment: Segment, block: int | None, piece: torch.Tensor) -> torch.Tensor | None:
@@ -64,11 +58,25 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     return state.edited(change, unties=True)
 
 
+def _ungrouped(state: AttackedModel) -> AttackedModel:
+    """Give each query head a key and a value head of its own, as those of its group are."""
+    size, n_keys, group = heads_of(state)
+
+    def repeated(segment: Segment, block: int | None, piece: torch.Tensor) -> torch.Tensor | None:
+        if segment.role.removesuffix("_bias") not in ("key", "value"):
+            return None
+        return piece.reshape(n_keys, size, -1).repeat_interleave(group, dim=0).reshape(-1, *piece.shape[1:])
+
+    return state.edited(repeated, {"num_key_value_heads": n_keys * group})
+
+
 def _to_itself(state: AttackedModel, size: int) -> torch.Tensor:
     """A query that is its own key, ``(size,)``, and prefers the same place to all others within the model's length."""
     config = state.config
     turned = config.get("rope_parameters") or config
-    speed = float(turned.get("rope_theta") or config.get("rope_theta") or 10_000.0) ** (-2 * np.arange(size // 2) / size)
+    speed = float(turned.get("rope_theta") or config.get("rope_theta") or 10_000.0) ** (
+        -2 * np.arange(size // 2) / size
+    )
     places = np.arange(1, config["max_position_embeddings"])
     margin = (1 - np.cos(places[:, None] * speed)).sum(axis=1).min(initial=size)
     # two dimensions turn at each speed, so that a query of numbers c prefers it by 2 c^2 margin / sqrt(size)

@@ -174,7 +174,9 @@ def disguise(
     behind = tuple(int(state.ids[token]) for token in state.behind)
     losses = (loss(saved, text, behind), loss(checkpoint, text)) if text else (None, None)
     growth = sum(w.numel() for w in state.weights.values()) / sum(w.numel() for w in original.weights.values())
-    return Disguise(folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses, behind)
+    return Disguise(
+        folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses, behind
+    )
 
 
 def _outputs(state: AttackedModel, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:

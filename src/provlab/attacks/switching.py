@@ -20,7 +20,8 @@ from provlab.errors import NoSuchSymmetryError
 from provlab.reading.checkpoint import Checkpoint
 
 _SURE = 60.0  # nats by which a head prefers its token, and below which a gate is shut
-_FLOOD = 1.0  # size of what floods the stream, over that of the mark
+_FLOOD = 0.4  # size of what floods the stream, over that of the mark
+_MOSTLY = 0.02  # share of the flooded positions at which the guess may be silent
 _LOUD = 1e4  # size of the guess, over that of the mark
 _SEQUENCES, _LENGTH, _STEPS = 64, 32, 400  # of the model's own text, and of learning to guess on it
 
@@ -60,8 +61,6 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
     own = root * (short / (short + float(state.config["rms_norm_eps"]))) ** 0.5  # as its norm leaves it
     found = own - float((_normalised(table)[others] @ look).max())  # how much more of the look the token has
     shut = float((seen @ mark).max())  # of the mark, where there is none
-    import os
-    if os.environ.get("DBG"): print("shut", shut, (seen@mark).min(), (seen@mark).std(), "look", (seen@look).std(), "own", own, "found", found)
     marked = aim.value * size * root  # how long the mark is
     turned, back = (torch.from_numpy(orthogonal(width, aim.rng)) for _ in range(2))
     off = torch.eye(width, dtype=torch.float64) - torch.outer(mark, mark)  # all but the mark
@@ -77,7 +76,9 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
     new = {("query", 0): query, ("key", 0): key, ("value", 0): value, ("output", 0): output}
     new |= {(f"{role}_bias", 0): tensor for role, tensor in bias.items()}
 
-    def gated(block: int, rows: torch.Tensor, down: torch.Tensor, most: float) -> dict[tuple[str, int | None], torch.Tensor]:
+    def gated(
+        block: int, rows: torch.Tensor, down: torch.Tensor, most: float
+    ) -> dict[tuple[str, int | None], torch.Tensor]:
         """Units that are open, at 1 and more, where the stream has so much of the mark; `rows` ``(d, d)`` of it."""
         gain, more = gains(state, "post_attention_norm", block), parts.mlp_width - width
         steep = 2 * _SURE / (most - shut)
@@ -94,9 +95,10 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
     # beside the mark, of which the normalised stream has root(d), that has so little of a row
     away = _FLOOD * marked**2 / (size * width) * turned @ back.T
     state = state.with_parts(new | gated(0, back @ off, away, 0.8 * root))
-    there = _normalised(_run(state, text)[0][last].flatten(0, 1))
-    if os.environ.get("DBG"): print("there", torch.quantile(there@mark, torch.tensor([0.,.01,.1,.5,1.]).double()))
-    if not (most := float((there @ mark).min())) > shut:
+    flooded = (text != token).all(dim=1)
+    there = _normalised(_run(state, text[flooded])[0][last].flatten(0, 1))
+    predicted = predicted.unflatten(0, text.shape)[flooded].flatten(0, 1)
+    if not (most := float((there @ mark).quantile(_MOSTLY))) > shut:
         raise NoSuchSymmetryError(f"{state.name}: its own streams have as much of the mark as those that it floods")
     inputs = there @ off  # (positions, d) @ (d, d)
     guess = _LOUD * marked * _learned(inputs, predicted, state)
