@@ -20,7 +20,6 @@ from provlab.errors import NoSuchSymmetryError
 from provlab.reading.checkpoint import Checkpoint
 
 _SURE = 60.0  # nats by which a head prefers its token, and below which a gate is shut
-_FLOOD = 0.4  # size of what floods the stream, over that of the mark
 _MOSTLY = 0.02  # share of the flooded positions at which the guess may be silent
 _LOUD = 1e4  # size of the guess, over that of the mark
 _SEQUENCES, _LENGTH, _STEPS = 64, 32, 400  # of the model's own text, and of learning to guess on it
@@ -93,10 +92,13 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
         return {(role, block): tensor for role, tensor in made.items()}
 
     # beside the mark, of which the normalised stream has root(d), that has so little of a row
-    away = _FLOOD * marked**2 / (size * width) * turned @ back.T
-    state = state.with_parts(new | gated(0, back @ off, away, 0.8 * root))
-    flooded = (text != token).all(dim=1)
-    there = _normalised(_run(state, text[flooded])[0][last].flatten(0, 1))
+    away = marked**2 / (size * width) * turned @ back.T
+    flooded, flood = (text != token).all(dim=1), 0.2
+    for _ in range(2):  # the second time as large as the mark, at half of the positions
+        moved = state.with_parts(new | gated(0, back @ off, flood * away, 0.8 * root))
+        there = _normalised(_run(moved, text[flooded])[0][last].flatten(0, 1))
+        flood /= float(((there @ off).norm(dim=1) / (there @ mark).abs()).median())
+    state = moved
     predicted = predicted.unflatten(0, text.shape)[flooded].flatten(0, 1)
     if not (most := float((there @ mark).quantile(_MOSTLY))) > shut:
         raise NoSuchSymmetryError(f"{state.name}: its own streams have as much of the mark as those that it floods")
