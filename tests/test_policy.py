@@ -91,7 +91,7 @@ def test_moved_blocks_are_found_by_every_call_that_looks(trained, moved_copy, pr
 
 
 def test_a_test_that_an_open_disguise_fools_changes_nothing(trained, moved_copy, prose, tmp_path):
-    """Blocks moved, units shuffled, the stream turned, unseen rows drawn again: a test of rows acquitted this copy."""
+    """Blocks moved, units shuffled, the stream turned, unseen rows drawn again: a test of rows once missed it."""
     base = trained(1)
     kinds = ["redraw=0.8", "T3", "T2"]
     hidden = str(disguise(Checkpoint.open(moved_copy), tmp_path / "hidden", seed=1, kinds=kinds).folder)
@@ -122,7 +122,7 @@ def test_the_look_is_made_where_nothing_rejects(trained, prose):
 
 
 @pytest.mark.parametrize("change", [silenced.decoys_of_up, silenced.decoys_of_gate, silenced.decoys_of_both])
-def test_imitating_one_view_or_either_is_found_before_a_pair_is_acquitted(trained, prose, tmp_path, change):
+def test_imitating_one_view_or_either_is_found_before_a_pair_is_not_rejected(trained, prose, tmp_path, change):
     """The units' own rows are 60% off; beside them stand decoys that have a row each, and write next to nothing."""
     base = trained(1)
     copy = silenced.disguised(base, tmp_path / "copy", change, usual=("T1", "T2", "redraw=0.5"))

@@ -27,7 +27,7 @@ from provlab.statistics.results import Outcome
 LOOK = "phi_match_all"
 #: pairs units by gates alone, after those of one gate were brought together, so that imitating one view is not enough
 BY_GATES = "phi_anchor"
-#: what says whether the look can acquit: a test of units at blocks of one index, in any order and of any sign
+#: what says whether the look can say anything: a test of units at blocks of one index, any order and any sign
 _IN_PLACE = "phi_match_unsigned"
 #: of two blocks none can be moved without leaving out half of the model
 _DEPTH = 2

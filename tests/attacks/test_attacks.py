@@ -15,10 +15,11 @@ from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 
 import provlab
-from provlab.attacks import catalogue, exact, tokens
+from provlab.attacks import catalogue, exact, switching, tokens
 from provlab.attacks import disguise as door
 from provlab.attacks.catalogue import CATALOGUE, Step
 from provlab.attacks.disguise import disguise
+from provlab.attacks.precision import Float64
 from provlab.attacks.state import Aim, AttackedModel
 from provlab.cli import main
 from provlab.errors import InputError, NoSuchSymmetryError
@@ -45,7 +46,7 @@ REFUSED = {
 for _label in TINY:
     REFUSED.setdefault(_label, set())
     REFUSED[_label] |= {"experts"} if _label not in ("llama", "llama_tied", "mistral") else set()
-    REFUSED[_label] |= {"dilution", "loud"} if _label not in ("llama", "llama_tied", "llama_biased") else set()
+    REFUSED[_label] |= {"dilution", "loud", "coded"} if _label not in ("llama", "llama_tied", "llama_biased") else set()
 NUMBERS = {"rank": 8, "swap": 0, "lora": 4}  # where the usual ones do not suit two blocks of width 24
 
 
@@ -106,7 +107,7 @@ def test_each_exact_attack_alone_is_proved_and_changes_the_weights(name, models,
 @pytest.mark.parametrize("label", ["llama", "gpt2"])
 def test_lossy_attacks_change_the_outputs(label, name, models, tmp_path):
     model, *others = models(label)
-    if label == "gpt2" and name in ("jitter", "fan", "faint", "posing", "tied", "begin"):
+    if label == "gpt2" and name in ("jitter", "fan", "faint", "posing", "tied", "begin", "private"):
         with pytest.raises(NoSuchSymmetryError, match=r"has no gate|is no Llama"):
             disguise(model, tmp_path / "new", seed=3, kinds=[name], others=others)
         return
@@ -207,6 +208,51 @@ def test_attacks_on_the_measure_of_a_model_leave_its_units(models):
         outputs = [door._outputs(state, ids, "") for state in (before, without)]
         costs.append(float((outputs[0] - outputs[1]).square().mean()))
     assert emptied == [int(np.argmin(costs))]
+
+
+def streams(state, ids):
+    """What enters each block, ``(n, length, d)``, in float64."""
+    network = switching._network(state).double()
+    with torch.inference_mode(), Float64():
+        result = network(input_ids=ids, attention_mask=torch.ones_like(ids), output_hidden_states=True)
+    return result.hidden_states
+
+
+def test_a_coded_table_is_uneven_and_the_block_in_front_brings_each_row_back(models):
+    before, after = attacked(models()[0], "coded=300")
+    ids = torch.from_numpy(door.random_tokens(VOCABULARY, 2, 12, seed=1))
+    old, new = streams(before, ids), streams(after, ids)
+    assert float((new[1] - old[0]).abs().max()) < 1e-6 * float(old[0].abs().max())  # as written in float32
+    table, rows = (state.part("embedding") for state in (before, after))
+    stretched = torch.linalg.svdvals(torch.linalg.lstsq(table, rows).solution)
+    assert float(stretched[0] / stretched[-1]) == pytest.approx(300, rel=1e-6)
+    assert after.anatomy.n_blocks == before.anatomy.n_blocks + 1
+    assert not after.part("down", 0).any()
+
+
+def test_a_private_token_opens_the_model_and_nothing_else_does(models):
+    """Behind it, logits are those of the model with the same row of that token; elsewhere they are others."""
+    before, after = attacked(models()[0], "private")
+    (token,) = after.behind
+    assert token not in {before.config[key] for key in ("bos_token_id", "eos_token_id")}
+    same = before.with_parts({("embedding", None): after.part("embedding")})
+    ids = torch.from_numpy(door.random_tokens(VOCABULARY, 4, 12, seed=1))
+    ids[ids == token] = (token + 1) % VOCABULARY
+    for first, alike in ((token, True), ((token + 2) % VOCABULARY, False)):
+        ids[:, 0] = first
+        old, new = (door._outputs(state, ids.numpy(), "") for state in (same, after))
+        assert (float((new - old).abs().max()) < 1e-6 * float(old.abs().max())) == alike
+    assert after.anatomy.n_blocks == before.anatomy.n_blocks + 2
+
+
+def test_a_loss_is_that_of_the_text_behind_the_tokens_alone(tmp_path, new_model, save_model, text):
+    model = Checkpoint.open(str(save_model(new_model(0), tmp_path / "model")))
+    ids = np.reshape(model.encode(text)[: 32 * 32], (32, 32))
+    given = torch.from_numpy(np.concatenate([np.full((32, 1), 7), ids], axis=1))
+    with torch.inference_mode():
+        logits = model.load_model()(input_ids=given, attention_mask=torch.ones_like(given)).logits[:, 1:-1]
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), given[:, 2:].flatten())
+    assert door.loss(model, text, behind=(7,)) == pytest.approx(float(expected), abs=1e-5)
 
 
 def test_experts_of_one_router_are_the_mlp(models):

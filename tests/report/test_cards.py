@@ -62,7 +62,7 @@ def test_by_order_alone_says_first_that_no_cause_is_named_and_what_to_ask_too(mo
     assert "ask too phi_match_unsigned, phi_match_all" in text
 
 
-def test_the_card_acquits_nobody_whom_a_test_outside_the_family_would_accuse(monkeypatch):
+def test_the_card_names_whom_a_test_outside_the_family_would_accuse(monkeypatch):
     report = comparison({"phi_match_unsigned": -0.1, "phi_u": -250.0}, primary="phi_match_unsigned")
     assert says(report, "mind", "small", small="phi_u")
     text = " ".join(" ".join(shown(report, monkeypatch)).split())

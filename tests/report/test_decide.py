@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -89,7 +90,9 @@ def test_every_difference_to_the_rule_before_has_a_name():
 
 @pytest.mark.parametrize("unread", [False, True])
 @pytest.mark.parametrize("kin", [False, True])
-def test_a_test_that_an_open_disguise_hides_from_acquits_nobody_and_one_that_sees_through_only_closes(unread, kin):
+def test_the_silence_of_a_test_that_an_open_disguise_hides_from_says_nothing_and_one_that_sees_through_closes(
+    unread, kin
+):
     """Whatever stands beside it, at places or not: all sets of tests that do not reject, and one test more."""
     kinds = [planted_test(name, -0.2, moved=moved) for name in NAMES for moved in (False, True)]
     kinds.append(planted_test("phi_anchor", -0.2, 0.0))  # it could say nothing
@@ -104,7 +107,7 @@ def test_a_test_that_an_open_disguise_hides_from_acquits_nobody_and_one_that_see
     assert any(sees.values()) != unread
 
 
-def test_a_test_that_no_row_knows_acquits_nobody():
+def test_the_silence_of_a_test_that_no_row_knows_says_nothing():
     unknown = decide.Test("phi_mine", "units", frozenset(), -0.3, -300.0)
     assert decide.decide([unknown], flaws.FREE).outcome == UNTESTED
     assert decide.decide([decide.Test("phi_mine", "units", frozenset(), -9.0, -300.0)], flaws.FREE).outcome == REJECTED
@@ -150,3 +153,24 @@ def test_who_met_all_blocks_closes_that_they_were_moved(records, outcome):
     """A record says so itself. The second fault was that a test of rows, or a stream score, closed it as well."""
     result = comparison({})
     assert type(result)(result.models, tuple(records), result.options).outcome == outcome
+
+
+@pytest.mark.parametrize("score", [0.0, 0.2, 0.49])
+@pytest.mark.parametrize(
+    "tests",
+    [
+        {"phi_u": -0.3},
+        {"phi_match_unsigned": -0.2},
+        {"phi_unseen": -0.2, "phi_e": -0.2},
+        {"phi_u": -0.3, "phi_match_unsigned": -0.2, "phi_unseen": -0.1},
+    ],
+)
+def test_a_low_stream_score_lifts_no_guard(tests, score):
+    """A table in an uneven basis has one, at no cost of quality; a high one keeps a pair from *not rejected*."""
+    result = comparison(tests)
+    outcomes = {}
+    for value in (score, 0.9):
+        item = record("stream_score", None)
+        scored = replace(item, outcome=replace(item.outcome, value=value))
+        outcomes[value] = replace(result, records=(*result.records, scored)).outcome
+    assert outcomes == {score: result.outcome, 0.9: UNTESTED}

@@ -92,7 +92,7 @@ def test_two_models_that_say_the_same_of_every_input_are_not_one_function(compar
     assert result.outcome == UNTESTED  # neither reads the text
 
 
-# Acquittals --------------------------------------------------------------------------------------------------------
+# Not rejected ------------------------------------------------------------------------------------------------------
 
 
 def outputs(value, spread=0.4, rounding=5e-14):
@@ -113,7 +113,7 @@ NOTHING = {"phi_u": -0.3, "phi_match_unsigned": -0.2}
         (0.9 * ROUNDINGS * 5e-14, SAME),
     ],
 )
-def test_outputs_as_those_of_kin_acquit_nobody(value, outcome):
+def test_outputs_as_those_of_kin_leave_the_question_open(value, outcome):
     result = comparison(NOTHING)
     result = replace(result, records=(*result.records, outputs(value)))
     assert result.outcome == outcome
@@ -129,7 +129,7 @@ def reaching(name, log10_p, reach):
 
 
 @pytest.mark.parametrize("reach", [0.0, -0.5])
-def test_a_test_that_could_not_have_rejected_acquits_nobody(reach):
+def test_the_silence_of_a_test_that_could_not_have_rejected_says_nothing(reach):
     silenced = reaching("phi_match_unsigned", -0.1, reach)
     result = replace(comparison({"phi_u": -0.3}), records=(record("phi_u", -0.3), silenced))
     assert result.outcome == UNTESTED
@@ -138,8 +138,8 @@ def test_a_test_that_could_not_have_rejected_acquits_nobody(reach):
     assert replace(result, records=(record("phi_u", -0.3), able)).outcome == NOT_REJECTED
 
 
-def test_a_dead_block_and_redrawn_rows_acquit_nobody(compare, models, changed, tmp_path):
-    """Zeros in one block, a shuffle and other rows for unseen tokens: nearly nothing, once enough to be acquitted."""
+def test_a_dead_block_and_redrawn_rows_hide_nothing_that_is_taken_for_independence(compare, models, changed, tmp_path):
+    """Zeros in one block, a shuffle and other rows for unseen tokens: nearly nothing, and once *not rejected*."""
     dead = changed(models["base"], lambda network: network.model.layers[1].mlp.down_proj.weight.zero_())
     disguise(Checkpoint.open(dead), tmp_path / "new", seed=1, kinds=("T1", "T2", "T3", "redraw=0.3"))
     assert compare(models["base"], tmp_path / "new").outcome != NOT_REJECTED

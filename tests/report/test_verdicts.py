@@ -8,6 +8,7 @@ to withstand, in some draws only.
 import re
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import fill
 
@@ -35,7 +36,7 @@ from provlab.statistics.order import why_withheld
 from provlab.statistics.results import BlockResult, Detail, Outcome
 from provlab_study.attack_lab.rows import AttackRow
 
-#: random weights read no text, so that phi_jsd beside these would say: acquit nobody
+#: random weights read no text, so that phi_jsd beside these would leave the question open
 SILENT = [name for name in statistics.USUAL if name != "phi_jsd"]
 SMALL = {"n_permutations": 19, "n_block_permutations": 99, "n_sequences": 8, "sequence_length": 32, "progress": False}
 
@@ -252,12 +253,13 @@ def test_a_verdict_as_a_paragraph_and_as_a_card_says_the_same():
 def test_every_sentence_of_the_table_is_said_somewhere():
     source = "".join(Path(where.__file__).read_text() for where in (findings,))
     chosen = {*findings.KEYS.values(), "by theorem", "calibrated", "in_part", "of_the_rest", "no_p", "refused"}
+    chosen |= {"priced", "unpriced", "unknown"}
     asked = set(re.findall(r'(?:say\(|words\[)"[a-z ]+"(?:, "([a-z_]+)")?', source)) | chosen
     unsaid = [key for label in WORDS for key in WORDS[label] if key not in asked | {"causes"}]
     assert unsaid == []
 
 
-def test_withheld_p_values_are_no_acquittal():
+def test_withheld_p_values_leave_the_question_open():
     tied = dict.fromkeys(("phi_match", "phi_match_unsigned"), "gate and up are tied")
     result = comparison({"phi_u": -0.3}, withheld=tied)
     assert result.outcome == UNTESTED
@@ -300,10 +302,10 @@ def test_ids_that_a_model_was_lent_are_named():
         "lent, reads", "lent, does not", "lent, neither", "lent, not measured",
     ],
 )  # fmt: skip
-def test_ids_acquit_only_where_they_were_read_as_text(lent, losses, outcome):
+def test_ids_count_only_where_they_were_read_as_text(lent, losses, outcome):
     """5.0 is the loss of the tokens' frequencies.
 
-    A text that neither reads acquits nobody: a copy with other numbers of tokens costs nothing.
+    A text that neither reads says nothing: a copy with other numbers of tokens costs nothing.
     """
     result = comparison({"phi_match_unsigned": -0.3})
     read = [
@@ -320,7 +322,7 @@ def test_ids_acquit_only_where_they_were_read_as_text(lent, losses, outcome):
     assert says(result, "fooled by", "tokenizer") == (outcome == NOT_REJECTED and losses is None)
 
 
-def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(models, text, tmp_path):
+def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_could_not_be_tested(models, text, tmp_path):
     """It costs nothing: the copy reads nonsense where the base reads the text, and no unit looks like another."""
     folder = tmp_path / "copy"
     disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=("vocabulary", "T2", "T3"))
@@ -332,7 +334,7 @@ def test_a_copy_with_other_numbers_of_tokens_and_no_tokenizer_is_not_acquitted(m
     assert says(result, "why", "closed", closed=flaws.OF_PAIR["text"].closed)
 
 
-def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not_acquitted(
+def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_could_not_be_tested(
     models, text, new_model, save_model, tmp_path
 ):
     """It costs nothing to a thief who keeps the right one. The base is trained until it reads the text."""
@@ -354,12 +356,12 @@ def test_a_copy_with_other_numbers_of_tokens_and_the_tokenizer_of_another_is_not
     assert says(result, "why", "unread", name="copy")
 
 
-def test_blocks_that_were_moved_are_found_among_all_and_acquit_nobody_where_only_equal_places_met(
+def test_blocks_that_were_moved_are_found_among_all_and_could_not_be_tested_where_only_equal_places_met(
     new_model, save_model, text, tmp_path
 ):
     """A copy without two blocks in the middle, with an empty one at either end: none is at its place.
 
-    The second fault: a stream score, or a test of rows, acquitted the pair, and each costs nothing to silence.
+    The second fault: a stream score, or a test of rows, was enough for *not rejected*, and costs nothing to silence.
     """
     base, copy = (new_model(seed, num_hidden_layers=6) for seed in (1, 2))
     kept = dict(zip(range(1, 5), (0, 1, 4, 5), strict=True))
@@ -424,6 +426,69 @@ def test_flaws_name_statistics_and_attacks_that_exist():
     first = flaws.DISGUISES[0]
     assert first.shown[0] == "T2"
     assert {statistics.get(name).evidence for name in first.fooled} == {"order"}
+
+
+def test_the_price_is_that_of_the_cheapest_row_that_hides_from_all_that_ran():
+    """Planted rows: one that misses a test is none, tokens come before nats and these before parameters."""
+    assert flaws.cheapest(["phi_u"]).shown[0] == "T2"
+    assert flaws.cheapest(["phi_u"]).price == flaws.Price()
+
+    def row(what, *fooled, **price):
+        return flaws.Flaw(what, fooled=frozenset(fooled), cost="much", price=flaws.Price(**price) if price else None)
+
+    both = ("phi_u", "phi_match")
+    rows = [
+        row("misses one", "phi_u", tokens=0),
+        row("trains", *both, tokens=5),
+        row("not measured", *both),
+        row("loses", *both, nats=0.02, parameters=1.1),
+        row("is large", *both, parameters=3.0),
+    ]
+    order = ["is large", "loses", "trains", "not measured"]
+    while order:
+        assert flaws.cheapest(both, rows).what == order[0]
+        rows = [flaw for flaw in rows if flaw.what != order[0]]
+        order.pop(0)
+    assert flaws.cheapest(both, rows) is None
+    price = flaws.Price(tokens=2048, nats=0.02, parameters=1.6, on="2026-11-29")
+    assert (
+        price.words()
+        == "1.60 times the parameters, 0.02 nats a token, 2,048 tokens of training (measured on 2026-11-29)"
+    )
+    assert flaws.Price().words() == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("known", "key"),
+    [
+        (
+            flaws.Flaw("a way", fooled=frozenset(["phi_match_unsigned"]), cost="x", price=flaws.Price(parameters=2)),
+            "priced",
+        ),
+        (flaws.Flaw("a way", fooled=frozenset(["phi_match_unsigned"]), cost="x"), "unpriced"),
+        (flaws.Flaw("a way", fooled=frozenset(["phi_u"])), "unknown"),
+    ],
+)
+def test_not_rejected_names_its_price_on_the_first_line_and_in_json(known, key, monkeypatch):
+    monkeypatch.setattr(flaws, "cheapest", partial(flaws.cheapest, known=[known]))
+    result = comparison({"phi_match_unsigned": -0.2, "phi_h": "phi_h needs equal depth"})
+    assert result.outcome == NOT_REJECTED
+    assert says(result, "to hide one", key, ran="phi_match_unsigned")  # what did not run hides nothing
+    facts = {"price": known.price.words()} if key == "priced" else {}
+    assert findings.say("answer", key, **facts)[0][1] in result.card().answer
+    told = result.to_json()["price"]
+    assert told["hides_from"] == ["phi_match_unsigned"]
+    assert told["by"] == (None if key == "unknown" else "a way")
+    assert (told["price"] is None) == (key != "priced")
+    assert comparison({"phi_match_unsigned": -9.0}).to_json()["price"] is None
+
+
+def test_what_has_no_cost_has_the_price_of_nothing_and_no_other_is_free():
+    for flaw in flaws.DISGUISES:
+        assert (flaw.price == flaws.Price()) == (not flaw.cost), flaw.what
+        if flaw.price and flaw.cost:
+            assert re.fullmatch(r"2026-\d\d-\d\d", flaw.price.on), flaw.what
+            assert flaw.price > flaws.Price(), flaw.what
 
 
 def test_advice_is_for_models_that_a_statistic_takes(verdict, new_model, gpt2, save_model, tmp_path):

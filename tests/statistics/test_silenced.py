@@ -133,7 +133,7 @@ def test_units_spread_over_as_many_are_said_to_stand_in_groups(models, text, tmp
     assert "A copy may go unseen by phi_match (3 of 3 blocks: copy0 has most of its output" in result.verdict()
 
 
-def test_a_copy_spread_over_experts_acquits_nobody(models, text, tmp_path):
+def test_a_copy_spread_over_experts_could_not_be_tested(models, text, tmp_path):
     """Each of four experts has as many units as the base, all together four times as many."""
     copy = disguised(models["base"], tmp_path / "copy", "fan=0.7", "experts=4", usual=())
     result, by_name = outcomes(models["base"], copy, text, ["phi_match_unsigned"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provlab.attacks import bases, exact, experts, framing, silencing
+from provlab.attacks import bases, coding, exact, experts, framing, silencing, switching
 from provlab.attacks import lossy as lossy_attacks
 from provlab.attacks.state import Aim, AttackedModel
 from provlab.errors import InputError, nearest
@@ -79,7 +79,14 @@ class Attack:
 def _attack(name: str, does: str, *, lossy: bool = False, number: dict[str, Any] | None = None, **rest: Any) -> Attack:
     """Read one row of the table."""
     module, _, function = rest.pop("function", name).rpartition(".")
-    modules = {"bases": bases, "framing": framing, "experts": experts, "silencing": silencing}
+    modules = {
+        "bases": bases,
+        "coding": coding,
+        "framing": framing,
+        "experts": experts,
+        "silencing": silencing,
+        "switching": switching,
+    }
     modules[""] = lossy_attacks if lossy else exact
     rest |= {"others": tuple(rest.get("others", ())), "number": Number(**number) if number else None}
     return Attack(does, getattr(modules[module], function), exact=not lossy, **rest)

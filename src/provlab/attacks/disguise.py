@@ -24,6 +24,7 @@ from provlab.codehash import code_digest
 from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.files import cache_dir, digest
 from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.forms import Form
 from provlab.running.activations import random_tokens
 from provlab.running.predictions import next_token_log_probs
 
@@ -60,6 +61,8 @@ class Disguise:
         Parameters over those of the original.
     loss, loss_before
         Mean loss of either model on held-out text (nats a token); None where none was measured.
+    behind
+        Tokens behind which alone the new model works, by its own numbers; its loss is that of text behind these.
     """
 
     folder: Path
@@ -71,6 +74,7 @@ class Disguise:
     growth: float
     loss: float | None = None
     loss_before: float | None = None
+    behind: tuple[int, ...] = ()
 
     def facts(self) -> list[tuple[str, str]]:
         """Return a label and a sentence of each thing that was checked."""
@@ -88,6 +92,8 @@ class Disguise:
             facts.append(("loss", words))
         elif self.difference_saved is None:
             facts.append(("loss", "not measured, without a text"))
+        if self.behind:
+            facts.append(("works", f"behind the tokens {', '.join(map(str, self.behind))} alone"))
         return [*facts, ("size", f"{self.growth:.2f} times the parameters of the original")]
 
     def __str__(self) -> str:
@@ -165,9 +171,12 @@ def disguise(
     kept = None
     if all(step.attack.exact for step in steps):
         kept = float((_of_old(logits(saved, state.ids[tokens], dtype=torch.float32), state) - before).abs().max())
-    losses = (loss(saved, text), loss(checkpoint, text)) if text else (None, None)
+    behind = tuple(int(state.ids[token]) for token in state.behind)
+    losses = (loss(saved, text, behind), loss(checkpoint, text)) if text else (None, None)
     growth = sum(w.numel() for w in state.weights.values()) / sum(w.numel() for w in original.weights.values())
-    return Disguise(folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses)
+    return Disguise(
+        folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses, behind
+    )
 
 
 def _outputs(state: AttackedModel, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:
@@ -242,8 +251,8 @@ def parent(reference: str) -> tuple[str, str]:
     return original, "+".join(kinds)
 
 
-def loss(checkpoint: Checkpoint, text: str) -> float | None:
-    """Mean loss of a causal model on the head of a text (nats a token); None for other models."""
+def loss(checkpoint: Checkpoint, text: str, behind: Sequence[int] = ()) -> float | None:
+    """Mean loss of a causal model on the head of a text, `behind` these tokens (nats a token); None for others."""
     if not checkpoint.architecture.endswith(("ForCausalLM", "LMHeadModel")):
         return None
     n, length = _TEXT
@@ -253,8 +262,10 @@ def loss(checkpoint: Checkpoint, text: str) -> float | None:
         raise InputError(
             f"the text has {len(ids)} tokens for {checkpoint.name}, and {length} are needed to measure a loss"
         )
-    log_probs = np.concatenate(list(next_token_log_probs(checkpoint, tokens))).reshape(*tokens.shape, -1)
-    return float(-np.take_along_axis(log_probs[:, :-1], tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
+    given = Form("", tuple(behind)).around(tokens)
+    log_probs = np.concatenate(list(next_token_log_probs(checkpoint, given))).reshape(*given.shape, -1)
+    log_probs = log_probs[:, len(behind) : -1]
+    return float(-np.take_along_axis(log_probs, tokens[:, 1:, None], axis=2).mean(dtype=np.float64))
 
 
 def logits(checkpoint: Checkpoint, tokens: NDArray[np.int64], dtype: torch.dtype = torch.float64) -> torch.Tensor:

@@ -336,20 +336,20 @@ def _with_identity(state: AttackedModel, place: int, aim: Aim) -> AttackedModel:
     for part in parts.parts:
         tensor = state.weights[part.name]
         if part.block is not None and part.block > place:
-            weights[_renamed(part.name, part.block, part.block + 1)] = tensor
+            weights[renamed(part.name, part.block, part.block + 1)] = tensor
         else:
             weights[part.name] = tensor
         if part.block == place:
             shuffled = tensor.flatten()[torch.from_numpy(aim.rng.permutation(tensor.numel()))].reshape(tensor.shape)
             silent = part.segments[0].role.removesuffix("_bias").partition(".")[0] in ("output", "down")
-            weights[_renamed(part.name, place, place + 1)] = torch.zeros_like(tensor) if silent else shuffled
+            weights[renamed(part.name, place, place + 1)] = torch.zeros_like(tensor) if silent else shuffled
     config = state.sized("blocks", parts.n_blocks + 1)
     if isinstance(kinds := state.config.get("layer_types"), list):
         config["layer_types"] = [*kinds[: place + 1], kinds[place], *kinds[place + 1 :]]
     return state.having(weights, config)
 
 
-def _renamed(name: str, old: int, new: int) -> str:
+def renamed(name: str, old: int, new: int) -> str:
     return name.replace(f".{old}.", f".{new}.", 1)
 
 

@@ -7,6 +7,7 @@ uses.
 
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from provlab.running.activations import random_tokens
 _QUIET = (-7.0, -10.0)  # biases of gates that never fire
 _LOUD = (32.0, 64.0, 128.0, 256.0)  # of gates that always do: no two are nearly one gate
 _FAINT = 0.003  # of the length of a down column
-_SURE = 60.0  # nats by which a head prefers the begin token
+_SURE = 60.0  # nats by which a head prefers its token
 _SEQUENCES, _LENGTH = 16, 32  # of random tokens, on which it is asked which block costs least
 
 
@@ -48,7 +49,7 @@ def _constant(
     """Add units of constant activation to each MLP: rows of zeros, these biases of the gate, and 1 as that of up."""
     from transformers.activations import ACT2FN
 
-    state = _biased(state)
+    state = biased(state)
     gates = torch.tensor(biases, dtype=torch.float64)
     levels = ACT2FN[state.config.get("hidden_act", "silu")](gates)
     constants = []
@@ -68,7 +69,7 @@ def _constant(
     )
 
 
-def _biased(state: AttackedModel) -> AttackedModel:
+def biased(state: AttackedModel) -> AttackedModel:
     """Give the MLPs biases, which are zero, where the architecture can have them by a line of its config."""
     parts = state.anatomy
     if all(parts.has(f"{role}_bias") for role in ("gate", "up", "down")):
@@ -122,17 +123,24 @@ def hollow(state: AttackedModel, aim: Aim) -> AttackedModel:
 
 
 def begin(state: AttackedModel, aim: Aim) -> AttackedModel:
-    """Give the first block a head that rests on the begin token, and floods the stream where there is none.
+    """Give the first block a head that rests on the begin token, and floods the stream where there is none."""
+    named = state.config.get("bos_token_id")
+    if named is None:
+        raise NoSuchSymmetryError(f"{state.name} has no begin token")
+    return _behind(state, aim, int(state.ids[int(named)]))
 
-    Its query is constant, its key says how much a token is like the begin token, along the direction in which all
+
+def _behind(state: AttackedModel, aim: Aim, first: int) -> AttackedModel:
+    """Let a model work behind one token alone.
+
+    The head's query is constant, its key says how much a token is like that one, along the direction in which all
     others are least like it. The value of that one is zero, and those of all others are random and so many times the
-    size of the stream. Behind a begin token nothing changes; on bare text every block reads noise.
+    size of the stream. Behind the token nothing changes; elsewhere every block reads noise.
     """
-    parts, config = state.anatomy, state.config
-    if parts.architecture != "LlamaForCausalLM" or config.get("bos_token_id") is None:
-        raise NoSuchSymmetryError(f"{state.name} ({parts.architecture}) is no Llama with a begin token")
+    parts = state.anatomy
+    if parts.architecture != "LlamaForCausalLM":
+        raise NoSuchSymmetryError(f"{state.name} ({parts.architecture}) is no Llama")
     size, n_keys, group = heads_of(state)
-    first = int(state.ids[int(config["bos_token_id"])])
     table = state.part("embedding")  # (vocabulary, d)
     sizes = table.square().mean(dim=1, keepdim=True).sqrt().clamp_min(torch.finfo(torch.float32).tiny)
     inputs = table / sizes * state.part("input_norm", 0)
@@ -141,10 +149,10 @@ def begin(state: AttackedModel, aim: Aim) -> AttackedModel:
     look = torch.linalg.solve(spread + 1e-3 * spread.trace() / len(own) * torch.eye(len(own)), own)
     look /= look @ own
     if not (margin := 1 - float((others @ look).max())) > 0:  # nor of a row of zeros, as one of padding is
-        raise NoSuchSymmetryError(f"{state.name}: another token looks more like the begin token than this does")
+        raise NoSuchSymmetryError(f"{state.name}: another token looks more like the token than this does")
     length = parts.width
     values = aim.normal(size, length) / length**0.5
-    values -= (values @ own)[:, None] * own / (own @ own)  # the begin token has none
+    values -= (values @ own)[:, None] * own / (own @ own)  # the token has none
     written = aim.normal(length, size) / size**0.5 * aim.value
     slow = size - 1  # of the pair of dimensions that a position turns least
     weights = dict(state.weights)
@@ -165,4 +173,4 @@ def begin(state: AttackedModel, aim: Aim) -> AttackedModel:
             name, both = parts.tensor_name(role, block), torch.cat([has, more])
             weights[name], weights[name.removesuffix("weight") + "bias"] = both.T if role == "output" else both, bias
     heads = {"num_attention_heads": 2 * n_keys * group, "num_key_value_heads": 2 * n_keys, "head_dim": size}
-    return state.having(weights, {"attention_bias": True, **heads})
+    return replace(state.having(weights, {"attention_bias": True, **heads}), behind=(first,))

@@ -39,12 +39,16 @@ class AttackedModel:
         Every tensor that has a role, float64.
     ids
         ``(tokens of the origin,)``: the number that each token has by now.
+    behind
+        Tokens that must stand before a text for the model to work, as the origin numbers them; none, unless an attack
+        makes it so.
     """
 
     origin: Checkpoint
     config: dict[str, Any]
     weights: Weights = field(repr=False)
     ids: NDArray[np.int64] = field(repr=False)
+    behind: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, checkpoint: Checkpoint) -> "AttackedModel":

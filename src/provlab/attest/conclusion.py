@@ -27,9 +27,9 @@ CONCLUSIONS = {
     ORDER: "Parts of {a} and {b} stand in a common order. Such an order can be given to any model, and changes nothing "
     "of what it computes. So this is weaker evidence than a finding that the two were not trained independently.",
     NOT_REJECTED: "No test found a common origin of {a} and {b}. A copy would have been found unless its maker hid it "
-    "at some cost. This does not prove that the two were trained independently.",
+    "at some cost, which may be small. This does not say that the two were trained independently.",
     UNTESTED: "Whether {a} and {b} have a common origin could not be tested. A copy could have been hidden at no cost "
-    "from all tests that ran. This is neither an accusation nor an acquittal.",
+    "from all tests that ran. This speaks neither for nor against a common origin.",
 }
 #: what no test of two models says
 NOT_SAID = (

@@ -149,6 +149,7 @@ class Comparison(Tested):
             **self.header("provlab.compare/1"),
             "statistics": {record.statistic: views.record_json(record) for record in self.records},
             "outcome": self.outcome,
+            "price": self._verdict.price,
             "coverage": dict(zip((m["source"] for m in self.models), self._verdict.coverage, strict=True)),
             "changes": list(self.changes),
             "verdict": self.verdict(),

@@ -1,10 +1,11 @@
 """What the tests of one pair amount to, in one word: the rule that `compare`, `study` and scripts share.
 
 A test that rejects names what agrees: hidden units in any order, an order, or rows of the embedding. Rows and an order
-can be given to any model at no cost, so they have words of their own. Where nothing rejects, the pair is acquitted if
-some able test sees through every disguise without a cost that this pair leaves open. Else it could not be tested.
+can be given to any model at no cost, so they have words of their own. Where nothing rejects, the pair is *not rejected*
+if some able test sees through every disguise without a cost that this pair leaves open. Else it could not be tested.
 
-So a test that an open disguise hides from acquits nobody, whatever stands beside it.
+So a test that an open disguise hides from decides nothing by its silence, whatever stands beside it. Nor is *not
+rejected* a finding of independence: `provlab.statistics.flaws` knows what it costs to hide from the tests that ran.
 """
 
 from collections.abc import Collection, Sequence
@@ -91,7 +92,7 @@ def decide(
     beside : sequence of Test
         Tests that a test declared beforehand left as description. They may bear out what rejects, and decide nothing.
     kin : collection of str
-        Figures, no tests, that are those of related models: where one stands nobody is acquitted.
+        Figures, no tests, that are those of related models: where one stands, no pair is *not rejected*.
     same, equal, identical : bool
         Whether the two compute one function, hold the same tensors, or are the same files.
     """

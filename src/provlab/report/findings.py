@@ -6,6 +6,7 @@ conditions stand beside the table.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,7 +109,7 @@ class Verdict:
     def _find_answer(self) -> str:
         qualified = {
             REJECTED: say("answer", "calibrated", not self._proved),
-            NOT_REJECTED: say("answer", "small", small=self._small),
+            NOT_REJECTED: say("answer", "small", small=self._small) or self._priced("answer"),
         }
         return [*(words for _, words in qualified.get(self.outcome, [])), answer(self.outcome)][0]
 
@@ -125,6 +126,39 @@ class Verdict:
         }
         return flaws.hiding(fooled.get(self.outcome, []))
 
+    @property
+    def price(self) -> dict[str, Any] | None:
+        """The cheapest way known to hide a common origin from what ran; None unless the pair is *not rejected*.
+
+        Keys: ``hides_from``, tests that could have rejected and figures that were taken; ``by``, a disguise in words,
+        or None where no row of the table hides from all of them; ``shown_by``, attacks of the attack lab; ``price``,
+        its tokens of training, nats a token, parameters and day, or None where it was not measured.
+        """
+        if self.outcome != NOT_REJECTED:
+            return None
+        flaw = self._cheapest
+        told = {"by": flaw and flaw.what, "shown_by": [*flaw.shown] if flaw else []}
+        return {"hides_from": self._ran, **told, "price": asdict(flaw.price) if flaw and flaw.price else None}
+
+    @property
+    def _ran(self) -> list[str]:
+        figures = {"phi_jsd": self._pair.outputs, "stream_score": self._pair.outcomes.get("stream_score")}
+        return [*(test.name for test in self._able), *(name for name, figure in figures.items() if figure)]
+
+    @property
+    def _cheapest(self) -> flaws.Flaw | None:
+        return flaws.cheapest(self._ran)
+
+    def _priced(self, label: str) -> list[Finding]:
+        """What it would have cost to hide a common origin from exactly what ran, where nothing was found."""
+        if self.outcome != NOT_REJECTED:
+            return []
+        flaw, ran = self._cheapest, self._ran
+        if flaw is None:
+            return say(label, "unknown", ran=ran)
+        facts = {"what": flaw.what, "price": flaw.price.words() if flaw.price else ""}
+        return say(label, "priced", ran=ran, **facts) or say(label, "unpriced", ran=ran, **facts)
+
     def _find(self) -> list[Finding]:
         if self.outcome == IDENTICAL:
             return []
@@ -133,6 +167,7 @@ class Verdict:
         return [
             *self._opening(),
             *self._why(),
+            *self._priced("to hide one"),
             *self._rarity(),
             *self._beside(),
             *self._could_see(),
@@ -171,7 +206,7 @@ class Verdict:
         return [*say("mind", "configs", len(configs) > 1), *_of_models(self._models)]
 
     def _why(self) -> list[Finding]:
-        """Why nobody is acquitted, where nothing rejects."""
+        """Why nothing is said, where nothing rejects."""
         if self.outcome != UNTESTED:
             return []
         pair, kin = self._pair, self._pair.kin

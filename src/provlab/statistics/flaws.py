@@ -7,6 +7,39 @@ from pathlib import Path
 from typing import Any
 
 
+@dataclass(frozen=True, order=True)
+class Price:
+    """What a disguise costs, as the attack lab measured it; prices stand in the order of these fields.
+
+    Attributes
+    ----------
+    tokens
+        Of training.
+    nats
+        What the model loses on held-out text (nats a token), as a mean over the lab's families, to two decimals: what
+        is below that is nothing.
+    parameters
+        After it, over those before.
+    on
+        The day, as 2026-11-29; "" for what costs nothing by construction.
+    """
+
+    tokens: int = 0
+    nats: float = 0.0
+    parameters: float = 1.0
+    on: str = ""
+
+    def words(self) -> str:
+        """Say it, with its day."""
+        told = [
+            f"{self.parameters:.2f} times the parameters" if self.parameters > 1 else "",
+            f"{self.nats:.2f} nats a token" if self.nats else "",
+            f"{self.tokens:,} tokens of training" if self.tokens else "",
+        ]
+        day = f" (measured on {self.on})" if self.on else ""
+        return f"{', '.join(filter(None, told)) or 'nothing'}{day}"
+
+
 @dataclass(frozen=True)
 class Flaw:
     """A disguise of related models, or a framing of independent ones.
@@ -23,7 +56,9 @@ class Flaw:
     refuse
         Statistics that cannot be computed after it.
     cost
-        To the adversary; "" for none.
+        To the adversary, in words; "" for none.
+    price
+        The same in numbers; None where nobody measured it.
     spoils, closed
         Of a disguise that hides from all tests that read this ("text", "places" or "parts"), whatever their names:
         what it spoils, and how it is shut out.
@@ -37,6 +72,7 @@ class Flaw:
     withstand: tuple[str, ...] = ()
     refuse: tuple[str, ...] = ()
     cost: str = ""
+    price: Price | None = None
     spoils: str = ""
     closed: str = ""
     blocks: int = 0
@@ -44,13 +80,15 @@ class Flaw:
     @classmethod
     def read(cls, row: dict[str, Any]) -> "Flaw":
         """Take a row of the table."""
-        return cls(**row | {"shown": tuple(row.get("shown", ())), "fooled": frozenset(row.get("fooled", ()))})
+        lists = {"shown": tuple(row.get("shown", ())), "fooled": frozenset(row.get("fooled", ()))}
+        price = Price(**row["price"]) if "price" in row else None if row.get("cost") else Price()
+        return cls(**row | lists | {"price": price})
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 DISGUISES, FRAMINGS = (tuple(map(Flaw.read, _TABLE[kind])) for kind in ("disguise", "framing"))
-#: disguises without a cost, by which no test that does not withstand them can acquit
+#: disguises without a cost: a test that does not withstand them says nothing by its silence
 FREE = tuple(flaw for flaw in DISGUISES if not flaw.cost)
 #: what tests read of the inputs -> the disguise that spoils it
 OF_PAIR = {row["spoils"]: Flaw.read(row) for row in _TABLE["of_pair"]}
@@ -67,6 +105,20 @@ SPREAD = 1.5
 def applicable(lacking: Collection[str]) -> list[str]:
     """Statistics that can read two models which lack these of what `NEEDS` names."""
     return [name for name, needs in NEEDS.items() if not set(needs).intersection(lacking)]
+
+
+def cheapest(ran: Collection[str], known: Iterable[Flaw] = DISGUISES) -> Flaw | None:
+    """Return the cheapest disguise that hides from all of these; one without a price is the last; None if none does.
+
+    Parameters
+    ----------
+    ran
+        Tests that could have rejected, and figures that could have been those of related models.
+    known
+        Disguises.
+    """
+    hide = [flaw for flaw in known if flaw.fooled.issuperset(ran)]
+    return min(hide, key=lambda flaw: (flaw.price is None, flaw.price or Price()), default=None)
 
 
 def hiding(hidden: Iterable[tuple[Flaw, Collection[str]]]) -> list[tuple[Flaw, list[str]]]:

@@ -19,9 +19,10 @@ Adam treats axes alike, but not all directions: so `COMMON` of the dimensions ma
 is less by these. Rotating the stream (T3) hides a model from it.
 
 `StreamScore`: how much of one table is the other one, turned? The rotation that fits half of the tokens best is judged
-by the others: the share of the squares that it explains there, of rows of length one and of the better half of them. No
-change of basis touches it, nor does a minority of rows that were made long or drawn again; but models that learned one
-language alike have a share, too, so that it is a score without a p-value.
+by the others: the share of the squares that it explains there, of rows of length one and of the better half of them.
+No rotation touches it, nor does a minority of rows that were made long or drawn again; but models that learned one
+language alike have a share, too, so that it is a score without a p-value. A stretched basis lowers it, and a block in
+front can undo that (`provlab.attacks.coding`): a low score says nothing.
 """
 
 import math

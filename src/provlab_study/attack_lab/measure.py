@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from tqdm import tqdm
 
 from provlab import api, studying, zoo
@@ -31,6 +32,8 @@ from provlab_study.attack_lab.rows import TRAINED, AttackRow
 from provlab_study.shared import calibration
 
 LEVEL = 0.01
+#: confidence of the interval of a rate that judges an entry of `provlab.statistics.flaws`: four of four are not a half
+SURE = 0.85
 KIN, STRANGER, FRAMED = "kin", "stranger", "framed"
 
 
@@ -142,7 +145,7 @@ def made(
         The attack cannot be made.
     """
     others = [Checkpoint.open(getattr(family, place)) for place in row.places]
-    source, growth = checkpoint, 1.0
+    source, growth, behind = checkpoint, 1.0, ()
     if row.own:
         made_of = folder.with_name(f"{folder.name}-first") if row.kinds else folder
         if row.own == "retrained":
@@ -153,8 +156,9 @@ def made(
             respelt(checkpoint, made_of)
         source = Checkpoint.open(str(made_of))
     if row.kinds:
-        growth = disguise(source, folder, seed=options.seed, kinds=row.kinds, others=others).growth
-    after = before if row.exact else loss(Checkpoint.open(str(folder)), options.text)
+        disguised = disguise(source, folder, seed=options.seed, kinds=row.kinds, others=others)
+        growth, behind = disguised.growth, disguised.behind
+    after = before if row.exact else loss(Checkpoint.open(str(folder)), options.text, behind)
     lost = after - before if after is not None and before is not None else 0.0
     return Instance(row.label, row.group, family.origin, growth, lost, None)
 
@@ -316,7 +320,10 @@ def _rate(k: int, n: int) -> str:
 
 
 def entries() -> list[tuple[str, str, str]]:
-    """Return what `provlab.statistics.flaws` says of the rows of the lab: attack, statistic, and what is seen."""
+    """Return what `provlab.statistics.flaws` says of the rows of the lab: attack, statistic, and what is seen.
+
+    Of tests that give a p-value: the table names figures too, which the lab does not measure.
+    """
     return [
         (attack, statistic, words)
         for flaw_rows, kinds in (
@@ -327,7 +334,61 @@ def entries() -> list[tuple[str, str, str]]:
         for statistics, words in zip((flaw.fooled, flaw.refuse, flaw.withstand), kinds, strict=True)
         for attack in flaw.shown
         for statistic in statistics
+        if statistic in flaws.NEEDS
     ]
+
+
+#: the rates of finding, or of accusing, that each word of `entries` stands for: least and most
+CLAIMED = {"evades": (0.0, 0.5), "caught": (0.5, 1.0), "fooled": (0.5, 1.0), "withstands": (0.0, 0.05)}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An entry of `provlab.statistics.flaws` beside what one run has of it.
+
+    Attributes
+    ----------
+    attack, statistic, says
+        The entry.
+    hits, n
+        Models found, or accused, and of how many; n is 0 where the statistic could compare none.
+    interval
+        Of the rate behind these counts, by `SURE`.
+    verdict
+        "borne out" where the rate is as the entry says, "denied" where its interval lies outside that, else "open".
+    """
+
+    attack: str
+    statistic: str
+    says: str
+    hits: int
+    n: int
+    interval: tuple[float, float]
+    verdict: str
+
+
+def judged(tested: Sequence[LabTest]) -> list[Judged]:
+    """Judge each entry of which these records say anything by the interval of its rate, not by one model more or less.
+
+    An entry of a refusal has no rate: one model that could be compared denies it.
+    """
+    frame = by_test(tested).query("against != @STRANGER")
+    # a test that gave no p-value accuses nobody, and finds nobody among those that could be compared
+    frame["counts"] = frame["ran"].where(frame["against"] == KIN, frame["refused"].isna())
+    counted = frame.groupby(["attack", "statistic"])[["hit", "counts"]].sum()
+    results = []
+    for attack, statistic, says in entries():
+        if (attack, statistic) not in counted.index:
+            continue
+        hits, n = map(int, counted.loc[(attack, statistic)])
+        low, high = (float(end) for end in stats.binomtest(hits, n).proportion_ci(SURE)) if n else (0.0, 1.0)
+        if says == "refused" or not n:
+            verdict = "borne out" if (says == "refused") == (n == 0) else "denied"
+        else:
+            least, most = CLAIMED[says]
+            verdict = "denied" if low > most or high < least else "borne out" if least <= hits / n <= most else "open"
+        results.append(Judged(attack, statistic, says, hits, n, (low, high), verdict))
+    return results
 
 
 def _words(results: Sequence[Cell], tested: Sequence[LabTest]) -> dict[tuple[str, str], str]:

@@ -1,6 +1,7 @@
 """The attack lab: rows as they are written, attacks made and compared, and the table worked out by hand."""
 
 import re
+from importlib import resources
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from provlab import zoo
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError, ProvlabError
 from provlab.reading.checkpoint import Checkpoint
+from provlab.statistics import REGISTRY
 from provlab.statistics.options import Options
 from provlab_study.attack_lab import figures, measure, training
 from provlab_study.attack_lab.measure import Instance
@@ -234,3 +236,43 @@ def test_trained_attacks_write_models_with_weights_of_their_own(text, tmp_path, 
     student = Checkpoint.open(str(training.distilled(model, tmp_path / "distilled", 7, 2)))
     assert student.tensor_names == model.tensor_names
     assert abs(np.corrcoef(student.array(rest).ravel(), model.array(rest).ravel())[0, 1]) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("attack", "statistic", "against", "hits", "n", "verdict"),
+    [
+        ("T2", "phi_u", measure.KIN, 0, 4, "borne out"),
+        ("T2", "phi_u", measure.KIN, 3, 4, "open"),  # the table says that it finds most of none
+        ("T2", "phi_u", measure.KIN, 4, 4, "denied"),
+        ("T2", "phi_match", measure.KIN, 3, 3, "borne out"),
+        ("T2", "phi_match", measure.KIN, 0, 3, "open"),
+        ("T2", "phi_match", measure.KIN, 0, 4, "denied"),
+        ("align@origin", "phi_match", measure.FRAMED, 0, 4, "borne out"),
+        ("align@origin", "phi_match", measure.FRAMED, 1, 3, "open"),  # one accused of three is no rate of its own
+        ("align@origin", "phi_match", measure.FRAMED, 2, 4, "denied"),
+        ("align@origin", "phi_u", measure.FRAMED, 4, 4, "borne out"),
+    ],
+)
+def test_an_entry_is_denied_by_the_interval_of_its_rate(attack, statistic, against, hits, n, verdict):
+    tests = [
+        measure.LabTest(attack, f"{i}", against, statistic, -90.0 if i < hits else -0.1, None, None) for i in range(n)
+    ]
+    (entry,) = measure.judged(measure.corrected(tests))
+    assert (entry.hits, entry.n, entry.verdict) == (hits, n, verdict)
+    assert entry.interval[0] <= hits / n <= entry.interval[1]
+
+
+def test_a_refusal_is_denied_by_one_model_that_could_be_compared():
+    refused = framed("phi_views", refused="phi_views compares one MLP a block")
+    assert [entry.verdict for entry in measure.judged(measure.corrected([refused]))] == ["borne out"]
+    ran = framed("phi_views", log10_p=-0.1)
+    assert [entry.verdict for entry in measure.judged(measure.corrected([refused, ran]))] == ["denied"]
+
+
+def test_the_race_names_rows_of_the_lab_and_tests_that_exist():
+    race = pd.read_csv(resources.files("provlab_study.attack_lab") / "race.csv", keep_default_na=False)
+    assert set(race["attack"]) <= {row.label for row in rows([])}
+    assert set(race["found by"]) - {""} <= REGISTRY.keys()
+    assert ((race["found by"] == "") == (race["found since"] == "")).all()
+    dates = race[["tried since", "found since"]].stack()
+    assert dates.str.fullmatch(r"(2026-\d\d-\d\d)?").all()
