@@ -103,12 +103,12 @@ def lent(checkpoints: Iterable["Checkpoint"]) -> Around | None:
     }
     if len({digest for digest, _ in kinds}) < 2:
         return None  # no tokenizer is made, which is slow, where all are one
-    written: list[Around | None] = []
+    written: list[Around] = []
     for checkpoint in kinds.values():
         with suppress(CheckpointError):
             written.append(next(_written(checkpoint))[1:])
-    lacking = len(written) < len(kinds)
-    return written[0] if lacking and written and any(written[0]) else None
+    given = next(iter(written), PLAIN[1:])
+    return given if len(written) < len(kinds) and given != PLAIN[1:] else None
 
 
 def _written(checkpoint: "Checkpoint") -> Iterator[Form]:
