@@ -107,7 +107,7 @@ def test_each_exact_attack_alone_is_proved_and_changes_the_weights(name, models,
 @pytest.mark.parametrize("label", ["llama", "gpt2"])
 def test_lossy_attacks_change_the_outputs(label, name, models, tmp_path):
     model, *others = models(label)
-    if label == "gpt2" and name in ("jitter", "fan", "faint", "posing", "tied", "begin", "private"):
+    if label == "gpt2" and name in ("jitter", "fan", "imitated", "faint", "posing", "tied", "begin", "private"):
         with pytest.raises(NoSuchSymmetryError, match=r"has no gate|is no Llama"):
             disguise(model, tmp_path / "new", seed=3, kinds=[name], others=others)
         return
@@ -167,11 +167,20 @@ def test_compression(models):
 def test_units_are_added_or_turned_as_many_as_asked(models):
     model, other, _ = models()
     widths = {"duplicates=3": 3, "dead": 2, "decoys": 3, "cancelling": 3, "split": 2, "jitter": 2, "mirror": 4}
-    for kind, width in {**widths, "quadratic": 7, "fan": 4}.items():
+    for kind, width in {**widths, "quadratic": 7, "fan": 4, "imitated": 2}.items():
         assert attacked(model, kind)[1].anatomy.mlp_width == width * MLP_WIDTH
     before, after = attacked(model, "signs=0.25")
     turned = (after.part("up", 0) == -before.part("up", 0)).all(1)
     assert int(turned.sum()) == round(0.25 * MLP_WIDTH)
+    # decoys have one true row each, and the unit's own of that view is off by half of its length
+    before, after = attacked(model, "imitated=0.5")
+    n = MLP_WIDTH // 2
+    for view, first, start in (("up", 0, 0), ("gate", 1, 2 * n)):
+        own = before.part(view, 0)[first::2]
+        off, decoys = after.part(view, 0)[start : start + n], after.part(view, 0)[start + n : start + 2 * n]
+        assert torch.equal(decoys, own)
+        assert torch.allclose((off - own).norm(dim=1), 0.5 * own.norm(dim=1))
+    assert after.part("down", 0)[:, n : 2 * n].norm() < 0.01 * after.part("down", 0)[:, :n].norm()
     assert attacked(model, "zeros=2")[1].part("gate", 1)[-2:].abs().sum() == 0
     assert attacked(model, "pad=17")[1].anatomy.width == WIDTH + 20  # four heads divide it
     assert attacked(model, "identity=2")[1].anatomy.n_blocks == tiny_models.BLOCKS + 2

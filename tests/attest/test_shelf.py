@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import same_content
+import tiny_models
 import torch
 from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 
@@ -282,6 +283,12 @@ def test_the_same_tensors_in_other_files_are_one_model(kept, models, tmp_path):
     result = shelf.identify(str(path), kept)
     assert "(equal in content)" in str(result)
     assert "the same model, tensor by tensor, in other files" in " ".join(str(result).split())
+    assert "config.json differ" not in str(result)
+    tiny_models.edit_json(path / "config.json", lambda config: config.update(rope_theta=5e5))
+    result = shelf.identify(str(path), kept)
+    assert "(equal in content)" in str(result)
+    assert " ".join(str(result).split()).count("Their config.json differ") == 1
+    assert any("config.json differ" in text for label, text in result.card().remarks if label == "mind")
 
 
 def test_a_fingerprint_without_a_content_is_read(copy):

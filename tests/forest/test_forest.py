@@ -473,6 +473,8 @@ def test_a_copy_is_one_node_with_its_original(derived, copy, words):
     assert edge.parent != "shown"  # it has no direction: a report's pedigree names no ancestor by it
     for text in (str(result), result.to_mermaid(), result.to_dot(), result.drawn().alt):
         assert Path(derived[copy]).name in text
+    for order in (["code", copy], [copy, "code"], [copy, "code", "chat", "oak"], [copy, "oak", "chat", "code"]):
+        assert f"({words})" in str(said(derived, order)[1].card().body)  # the short form
 
 
 def test_a_model_with_moved_units_is_not_said_to_be_alone(derived, text):

@@ -12,6 +12,7 @@ import torch
 
 from provlab import zoo
 from provlab.attacks.catalogue import CATALOGUE
+from provlab.attacks.lossy import with_decoys
 from provlab.attacks.state import Aim, AttackedModel, Units
 from provlab.reading.checkpoint import Checkpoint
 from provlab.running.activations import mlp_activations
@@ -233,26 +234,17 @@ def spread_in_two(state: AttackedModel, rng: np.random.Generator, left: int = 30
     return state.with_units(two, gated=True)
 
 
-def _rows_like(rows: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
-    """Random rows as long as these."""
-    drawn = torch.from_numpy(rng.standard_normal(rows.shape))
-    return drawn * (rows.norm(dim=1) / drawn.norm(dim=1))[:, None]
-
-
 def _imitated(state: AttackedModel, rng: np.random.Generator, *views: str) -> AttackedModel:
     """Keep the units that write most, with these rows 60% off, and decoys with one true row each in place of others."""
+    aim = Aim(rng, 0.6)
 
     def change(units: Units) -> Units:
         size = units["down"].norm(dim=1) * units["up"].norm(dim=1)
-        own = {
-            role: rows[size.argsort(descending=True)[: len(size) // (1 + len(views))]] for role, rows in units.items()
-        }
-        faint = 1e-3 * _rows_like(own["down"], rng)
-        decoys = [
-            {role: _rows_like(own[role], rng) for role in own} | {view: own[view], "down": faint} for view in views
-        ]
-        off = {view: own[view] + 0.6 * _rows_like(own[view], rng) for view in views}
-        return {role: torch.cat([(own | off)[role], *(decoy[role] for decoy in decoys)]) for role in own}
+        most = size.argsort(descending=True)[: len(size) // (1 + len(views))]
+        own = {role: rows[most] for role, rows in units.items()}
+        moved, decoys = zip(*(with_decoys(own, aim, view) for view in views), strict=True)
+        off = own | {view: units[view] for view, units in zip(views, moved, strict=True)}
+        return {role: torch.cat([off[role], *(decoy[role] for decoy in decoys)]) for role in own}
 
     return state.with_units(change)
 

@@ -5,11 +5,13 @@ import math
 import pytest
 import tiny_models
 import torch
+import transformers
 
 from provlab.reading import anatomy
 from provlab.reading.checkpoint import Checkpoint
 from provlab.reading.coverage import coverage
 
+D, M, E = tiny_models.WIDTH, tiny_models.MLP_WIDTH, 4
 #: of the most used architectures, whose every tensor has a role
 TEN = ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "gpt2", "olmo2", "mixtral"]
 
@@ -25,12 +27,10 @@ def test_every_number_of_the_most_used_architectures_has_a_role(label, tiny):
     sizes = {name: math.prod(checkpoint.shape(name)) for name in checkpoint.tensor_names}
     assert found["numbers"] == sum(found["roles"].values()) == sum(sizes.values())
     assert found["unnamed"] == found["hidden"] == {}
-    mlps = sum(size for name, size in sizes.items() if ".mlp." in name or ".experts." in name)
     if "mlp_norm" not in found["roles"] and label != "gpt2":
-        assert found["block"] == mlps // tiny_models.BLOCKS
+        assert found["block"] == 3 * D * M  # of experts one: no token need pass more
 
 
-D, M, E = tiny_models.WIDTH, tiny_models.MLP_WIDTH, 4
 #: tensors added to each block -> whether they may be hidden units
 UNREAD = {
     "experts apart": ({f"moe.experts.{e}.{w}.weight": s for e in range(E) for w, s in
@@ -59,6 +59,24 @@ def test_hidden_units_without_a_role_are_found_by_their_shapes(case, llama):
     _, found = covered(llama)
     assert sum(found["unnamed"].values()) == tiny_models.BLOCKS * sum(map(math.prod, added.values()))
     assert (sum(found["hidden"].values()) >= found["block"] * 2 / 3) == hides  # an MLP without gates has two matrices
+
+
+@pytest.mark.parametrize("n", [3, 24])
+def test_a_part_that_all_tokens_pass_counts_beside_however_many_experts(n, tmp_path):
+    """It is a hundredth of the weights beside many, and the whole of what a token needs."""
+    name, arguments = tiny_models.TINY["mixtral"]
+    kind = getattr(transformers, name)
+    kind(kind.config_class(**(arguments | {"num_local_experts": n}))).save_pretrained(tmp_path)
+    added = {"shared.up.weight": (M, D), "shared.gate.weight": (M, D), "shared.down.weight": (D, M)}
+
+    def add(tensors):
+        for block in range(tiny_models.BLOCKS):
+            tensors |= {f"model.layers.{block}.{name}": torch.randn(shape) for name, shape in added.items()}
+
+    tiny_models.rewrite(tmp_path, add)
+    _, found = covered(tmp_path)
+    assert found["block"] == 3 * D * M
+    assert sum(found["hidden"].values()) == tiny_models.BLOCKS * 3 * D * M
 
 
 def test_what_lies_outside_the_blocks_of_the_model_hides_nothing_of_it(llama):

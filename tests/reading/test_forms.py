@@ -1,5 +1,6 @@
 """The forms in which a model's folder says that text is written, and that a model is read in that which it works in."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 
 from provlab import compare
 from provlab.reading.checkpoint import Checkpoint
-from provlab.reading.forms import PLAIN, Form, forms
+from provlab.reading.forms import PLAIN, Form, forms, lent
 from provlab.running.activations import LOG_PROBS, mlp_activations
 from provlab.running.predictions import next_token_log_probs, rounded_log_probs
+from provlab.statistics import get
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.text import cut, read_as
@@ -21,8 +23,12 @@ TURNS = "{% for turn in messages %}{{ turn.role }}:{{ turn.content }}{{ eos_toke
 FORM = Form("any", (3, 1), (2,))
 
 
-def names(folder):
-    return [form.name for form in forms(Checkpoint.open(str(folder)))]
+def of(folder, room=9, lent=None, size=300):
+    return forms(Checkpoint.open(str(folder)), size, room, lent)
+
+
+def names(folder, **given):
+    return [form.name for form in of(folder, **given)]
 
 
 def writes(folder, *before):
@@ -46,23 +52,82 @@ def test_forms_are_those_that_the_folder_names_each_once(spoilt):
     begin = "behind its begin token"
     assert names(spoilt) == ["bare", begin]
     (spoilt / "chat_template.jinja").write_text(TURNS)
-    assert names(spoilt) == ["bare", begin, "as a user's turn", "as an answer"]
-    user, answer = forms(Checkpoint.open(str(spoilt)))[2:]
+    assert names(spoilt, room=40) == ["bare", begin, "as a user's turn", "as an answer"]
+    user, answer = of(spoilt, room=40)[2:]
     assert user.before == answer.before[-len(user.before) :] or len(answer.before) > len(user.before)
     assert user.after == answer.after == (0,)  # the end of the turn
     (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no turns') }}")
     assert names(spoilt) == ["bare", begin]
     writes(spoilt, "<|endoftext|>")
-    assert forms(Checkpoint.open(str(spoilt))) == [Form("as its tokenizer writes it", (0,)), PLAIN]
+    assert of(spoilt) == [Form("as its tokenizer writes it", (0,)), PLAIN]
 
 
-def test_a_model_without_a_tokenizer_is_given_bare_ids(llama):
-    assert forms(Checkpoint.open(str(llama))) == [PLAIN]
+def test_a_model_without_a_tokenizer_is_given_bare_ids_or_those_of_the_other(llama):
+    assert of(llama) == [PLAIN]
+    assert of(llama, lent=((3,), ())) == [Form("as the other's tokenizer writes it", (3,)), PLAIN]
 
 
-def test_a_form_with_a_token_that_the_model_lacks_is_none(spoilt):
+def test_a_form_that_the_model_cannot_be_given_is_none(spoilt):
+    writes(spoilt, "<|endoftext|>")
+    assert of(spoilt, room=0) == of(spoilt, size=0) == [PLAIN]
     tiny_models.edit_json(spoilt / "tokenizer_config.json", lambda settings: settings.update(bos_token="<s>"))
-    assert names(spoilt) == ["bare"]
+    assert names(spoilt) == ["as its tokenizer writes it", "bare"]
+
+
+def by_code(folder):
+    """Leave a folder without a tokenizer that can be used: one that is code."""
+    (folder / "tokenizer.json").unlink()
+    about = {"auto_map": {"AutoTokenizer": ["tokenization_own.OwnTokenizer", None]}, "tokenizer_class": "OwnTokenizer"}
+    tiny_models.edit_json(folder / "tokenizer_config.json", lambda settings: settings.update(about))
+
+
+def test_what_is_lent_is_what_the_first_usable_tokenizer_writes(models, spoilt, tmp_path):
+    bare = shutil.copytree(models["tuned"], tmp_path / "bare", ignore=shutil.ignore_patterns("tokenizer*"))
+    code = Path(shutil.copytree(models["tuned"], tmp_path / "code"))
+    by_code(code)
+
+    def between(*folders):
+        return lent(Checkpoint.open(str(folder)) for folder in folders)
+
+    assert between(bare, spoilt) is None  # it writes nothing there
+    writes(spoilt, "<|endoftext|>")
+    assert between(bare, spoilt) == between(spoilt, bare) == between(code, spoilt) == ((0,), ())
+    assert between(bare, code) is between(spoilt, models["tuned"]) is between(spoilt) is None
+
+
+def test_what_reads_no_text_needs_no_tokenizer(models, spoilt, text):
+    by_code(spoilt)
+    found = compare(models["tuned"], str(spoilt), text=text, statistics=["phi_h", "phi_match"])
+    by_name = {record.statistic: record for record in found.records}
+    assert by_name["phi_h"].outcome.log10_p < -10
+    assert "has no usable tokenizer" in by_name["phi_match"].error
+
+
+def test_a_form_fits_the_positions(gpt2, save_model, tmp_path, text):
+    """A table of 16 positions holds 16 tokens of text, and no token before them."""
+    made = [save_model(gpt2(seed, vocab_size=300, n_positions=16), tmp_path / str(seed)) for seed in (1, 2)]
+    for folder in made:
+        writes(folder, "<|endoftext|>")
+    tests = {"text": text, "n_sequences": 4, "sequence_length": 16, "statistics": ["phi_h", "phi_jsd"]}
+    found = compare(*map(str, made), **tests)
+    assert not [record.error for record in found.records if record.error]
+    assert next(r for r in found.records if r.statistic == "phi_jsd").outcome.detail.forms == ["bare", "bare"]
+
+
+def test_a_copy_without_its_tokenizer_is_given_what_the_original_is_given(spoilt, tmp_path, text):
+    writes(spoilt, "<|endoftext|>")
+    copy = silenced.disguised(str(spoilt), tmp_path / "copy", "T2", usual=())
+    for path in Path(copy).glob("tokenizer*"):
+        path.unlink()
+    found = compare(str(spoilt), copy, text=text, statistics=["phi_jsd", "phi_h"])
+    outputs = next(record for record in found.records if record.statistic == "phi_jsd").outcome
+    assert outputs.value < 1e-6
+    assert outputs.detail.forms == ["as its tokenizer writes it", "as the other's tokenizer writes it"]
+    # what the random tokens of phi_h stand behind is part of what its record is found by
+    given, bare = (Options(around=around) for around in (((0,), ()), None))
+    assert get("phi_h").parameters(given)["around"] == ((0,), ())
+    assert "around" not in get("phi_h").parameters(bare)
+    assert given.text_sha256 != bare.text_sha256
 
 
 def test_a_form_stands_around_each_sequence_and_is_not_counted():

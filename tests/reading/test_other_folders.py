@@ -428,6 +428,30 @@ CONFIGS = {
 }
 
 
+def test_deepseek_v4_is_read_under_the_names_of_its_publisher(tmp_path):
+    """Its embedding and head have names of their own; its router's table of tokens is whole numbers, and no codes."""
+    config = transformers.DeepseekV4Config(**sweep.shrunk(transformers.DeepseekV4Config))
+    transformers.DeepseekV4ForCausalLM(config).save_pretrained(tmp_path / "saved")
+    shutil.copytree(tmp_path / "saved", tmp_path / "published")
+
+    def published(tensors):
+        for name in [*tensors]:
+            short = name.removeprefix("model.").replace("embed_tokens.", "embed.")
+            tensors[short] = tensors.pop(name)
+
+    tiny_models.rewrite(tmp_path / "published", published)
+    saved, own = (Checkpoint.open(str(tmp_path / name)) for name in ("saved", "published"))
+    assert {"embed.weight", "head.weight", "layers.0.ffn.gate.tid2eid"} <= {*own.tensor_names}
+    a, b = anatomy.of(saved), anatomy.of(own)
+    assert a.roles == b.roles
+    for part in a.parts:
+        same = b.part(part.segments[0].role, part.block)
+        assert np.array_equal(saved.array(part.name), own.array(same.name))
+    ids = torch.arange(8)[None]
+    with torch.no_grad():
+        assert torch.equal(saved.load_model()(ids).logits, own.load_model()(ids).logits)
+
+
 @pytest.mark.parametrize("label", CONFIGS)
 def test_tokens_and_dtypes_that_are_none_hinder_no_forward_pass_and_no_tokenizer(label, spoilt, models):
     entries, named = CONFIGS[label]

@@ -144,6 +144,37 @@ def fan(state: AttackedModel, aim: Aim) -> AttackedModel:
     return state.with_units(four, gated=True)
 
 
+_FAINT = 1e-3  # of the length of a down column
+
+
+def with_decoys(units: Units, aim: Aim, view: str) -> tuple[Units, Units]:
+    """Return units whose `view` (gate or up row) is off by `value` of its length, and decoys with the true one.
+
+    All else of a decoy is drawn, and it writes next to nothing; neither looks like the unit in both of its rows.
+    """
+
+    def drawn(role: str) -> torch.Tensor:
+        more = aim.normal(*units[role].shape)
+        return more * units[role].norm(dim=1, keepdim=True) / more.norm(dim=1, keepdim=True)
+
+    other = "gate" if view == "up" else "up"
+    off = {**units, view: units[view] + aim.value * drawn(view)}
+    return off, {**units, other: drawn(other), "down": _FAINT * drawn("down")}
+
+
+def imitated(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Let decoys have the up rows of every second unit, and the gates of the others, whose own are off by `value`."""
+
+    def twice(units: Units) -> Units:
+        halves = zip(("up", "gate"), (slice(0, None, 2), slice(1, None, 2)), strict=True)
+        parts = [
+            part for view, half in halves for part in with_decoys({r: t[half] for r, t in units.items()}, aim, view)
+        ]
+        return {role: torch.cat([part[role] for part in parts]) for role in units}
+
+    return state.with_units(twice, gated=True)
+
+
 def murmur(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Add three decoys for each unit that write a little: too much to pass for dead units, too little to harm."""
 

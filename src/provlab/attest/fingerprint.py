@@ -60,8 +60,9 @@ class Fingerprint:
         ``(tokens, SKETCH)`` and ``(anchors, SKETCH)``: rows as they stand, projected.
     width
         Width of the residual stream.
-    content
-        `Checkpoint.content`: the same for the same tensors in other files; "" where it is not known.
+    content, config
+        `Checkpoint.content`, the same for the same tensors in other files, and `Checkpoint.config_digest`; "" where not
+        known.
     sorted_by
         By which key the units of all blocks seem sorted most (`provlab.statistics.order.findings`); None without units.
     """
@@ -79,6 +80,7 @@ class Fingerprint:
     width: int
     sorted_by: dict[str, Any] | None
     content: str = ""
+    config: str = ""
 
     @classmethod
     def of(cls, source: str, model: Model) -> "Fingerprint":
@@ -103,6 +105,7 @@ class Fingerprint:
             "width": anatomy.width,
             "sorted_by": order_of_units,
             "content": checkpoint.content or "",
+            "config": checkpoint.config_digest,
         }
         return cls(source, checkpoint.digest, up, second, written, **kept, **about)
 

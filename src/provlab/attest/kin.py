@@ -31,6 +31,7 @@ from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Card, in_short
 from provlab.report.decide import IDENTICAL, ORDER, ROWS
 from provlab.report.family import LEVEL
+from provlab.report.findings import WORDS
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
 from provlab.statistics.options import Options
@@ -259,17 +260,20 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
     """Say which of the others the model of one fingerprint is kin of."""
     tests: list[dict[str, Any]] = []
     for other, name in product(others, TESTS):
+        same = own.same_as(other)
+        configs = {own.config, other.config} - {""}
         test: dict[str, Any] = {
             "source": other.source,
             "digest": other.digest,
-            "same": own.same_as(other),
+            "same": same,
             "test": name,
             "log10_p": None,
-            "note": "",
+            "note": WORDS["mind"]["configs"] if same and name == UP and len(configs) > 1 else "",
             "error": None,
         }
         try:
-            test["log10_p"], test["note"] = log10_p(own, other, name)
+            test["log10_p"], note = log10_p(own, other, name)
+            test["note"] = note or test["note"]
         except ProvlabError as error:
             test["error"] = str(error)
         tests.append(test | {"adjusted_log10_p": None})

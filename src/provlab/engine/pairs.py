@@ -30,6 +30,7 @@ from provlab.engine.table import JobTable, Missing, OpenedModels, PairRecord, Re
 from provlab.engine.workers import completed
 from provlab.errors import PAIR_FAILURES, InputError, NotComparableError, reason
 from provlab.reading import counting
+from provlab.reading.forms import lent
 from provlab.reading.held import holding
 from provlab.reading.part import split
 from provlab.statistics import get as get_statistic
@@ -142,7 +143,7 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
 
     Where one of the statistics draws tokens, and the tokenizers number the same strings differently, it is the strings
     that all of them have. Where one reads the text, and the tokenizers cut it differently, it is the tokens that all of
-    them have at the same places.
+    them have at the same places. A model without a tokenizer is given what another's writes around these.
     """
     smallest = min((model.anatomy.vocab_size for model in models.values()), default=0)
     if options.vocab_size is not None or not smallest:  # a part without a vocabulary reads no tokens
@@ -152,8 +153,11 @@ def with_common_vocabulary(options: Options, models: Mapping[str, Model], statis
     if drawn:
         vocabulary = common_strings(models.values())
     options = replace(options, vocab_size=smallest, vocabulary=vocabulary)
-    if options.text and any("text_sha256" in get_statistic(name).parameters(options) for name in statistics):
+    reads = any("text_sha256" in get_statistic(name).parameters(options) for name in statistics) and options.text
+    if reads:
         options = replace(options, shared=shared_tokens(models.values(), options))
+    if reads or drawn:
+        options = replace(options, around=lent(model.checkpoint for model in models.values()))
     return options
 
 

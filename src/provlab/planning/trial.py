@@ -87,7 +87,13 @@ def trial(
     """
     began, kinds = time.perf_counter(), kinds_of(models)
     options = replace(
-        options, text=_TEXT * options.n_sequences, vocab_size=None, vocabulary=None, shared=None, blocks=None
+        options,
+        text=_TEXT * options.n_sequences,
+        vocab_size=None,
+        vocabulary=None,
+        shared=None,
+        around=None,
+        blocks=None,
     )
     # a model that runs for a statistic of the whole runs all its blocks
     recorded = {name: pairs for name, pairs in whole.items() if get_statistic(name).recorded}

@@ -33,7 +33,9 @@ from provlab.reading.roles import Anatomy, Tensor, TensorPart, Tensors, Weights
 __all__ = ["Anatomy", "Tensor", "TensorPart", "Tensors", "Weights", "of"]
 
 # Buffers that old files keep: recomputed by transformers, no weights.
-_BUFFERS = re.compile(r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias)$")
+_BUFFERS = re.compile(
+    r"(^|\.)(rotary_emb\.inv_freq|inv_freq|position_ids|masked_bias|attn\.bias|attention\.bias|tid2eid)$"
+)
 _PLAIN = ("float32", "bfloat16", "float16", "float64")
 
 

@@ -30,17 +30,24 @@ def coverage(checkpoint: Tensors, anatomy: Anatomy) -> dict[str, Any]:
     dict
         ``numbers``: of all tensors, or of those of the part that was asked for. ``roles``: by role, experts together.
         ``unnamed``: of tensors without a role, by place, numbers in it left out. ``hidden``: of those among them, by
-        place, which may be hidden units. ``block``: of the MLPs of a block, on average; 0 without blocks.
+        place, which may be hidden units. ``block``: of the MLPs that a token passes at least in a
+        block, its dense and shared ones and one expert, on average; 0 without blocks.
     """
     piece = getattr(checkpoint, "piece", None)
     names = below(checkpoint.tensor_names, piece.prefix if piece else "")
     size = {name: math.prod(checkpoint.shape(name)) for name in names}
     roles: Counter[str] = Counter()
+    passed, routed = 0, Counter[int | None]()  # by all tokens; and by those that a router sends there, of a block
     for part in anatomy.parts:
         rows = sum(part.sizes)
         for segment, own in zip(part.segments, part.sizes, strict=True):
             kind = segment.role.partition(".")[0].removesuffix("_bias")
-            roles[kind] += size.get(part.name, 0) * own // max(rows, 1)
+            numbers = size.get(part.name, 0) * own // max(rows, 1)
+            roles[kind] += numbers
+            if kind in _UNITS and segment.role.rpartition(".")[2].isdigit():
+                routed[part.block] += numbers
+            elif kind in _UNITS:
+                passed += numbers
     left = size.keys() - {part.name for part in anatomy.parts}
     unnamed: Counter[str] = Counter()
     for name in sorted(left):
@@ -48,13 +55,14 @@ def coverage(checkpoint: Tensors, anatomy: Anatomy) -> dict[str, Any]:
     hidden: Counter[str] = Counter()
     for name in _units(checkpoint, anatomy, sorted(left)):
         hidden[_place(name)] += size[name]
-    units = sum(roles[kind] for kind in _UNITS)
+    for block, numbers in routed.items():
+        passed += numbers // sum(name.isdigit() for name in anatomy.mlps(block))
     return {
         "numbers": sum(size.values()),
         "roles": dict(roles),
         "unnamed": dict(unnamed),
         "hidden": dict(hidden),
-        "block": units // anatomy.n_blocks if anatomy.n_blocks else 0,
+        "block": passed // anatomy.n_blocks if anatomy.n_blocks else 0,
     }
 
 

@@ -6,7 +6,7 @@ and be no model at all on bare text. So a text is read as the model's users writ
 the model and is not part of the text: nothing is compared there.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,29 +53,62 @@ class Form(NamedTuple):
         return np.asarray((first + np.arange(length)).reshape(-1))
 
 
-PLAIN, _OWN = Form("bare"), "as its tokenizer writes it"
+#: ids before and after a text
+Around = tuple[tuple[int, ...], tuple[int, ...]]
+PLAIN, _OWN, _LENT = Form("bare"), "as its tokenizer writes it", "as the other's tokenizer writes it"
 #: what no tokenizer writes unless it is told to
 CHOSEN = ("behind its begin token", "as a user's turn", "as an answer")
 #: by name, so that a number can stand for one in a record
-NAMES = (PLAIN.name, _OWN, *CHOSEN)
+NAMES = (PLAIN.name, _OWN, *CHOSEN, _LENT)
 
 
-def forms(checkpoint: "Checkpoint") -> list[Form]:
-    """List the forms that a model's folder names, each once: first that which its tokenizer makes of a text.
+def forms(checkpoint: "Checkpoint", size: int, room: float, lent: Around | None = None) -> list[Form]:
+    """List the forms in which a model may be given a text, each once: first that which its tokenizer makes of one.
 
     Bare text is among them, as is the text behind the token that the tokenizer calls that of a beginning, whether it
-    writes that or not; and a chat template's user and assistant turn. A form of which the model lacks a token, or that
-    its template does not write, is left out.
+    writes that or not; and a chat template's user and assistant turn. A form that the template does not write, or that
+    the model cannot be given, is left out. A folder whose tokenizer is missing, or cannot be used, names none of them.
+
+    Parameters
+    ----------
+    checkpoint
+        The folder.
+    size
+        Tokens that the model knows: ids are below it.
+    room
+        Positions that a text leaves.
+    lent
+        What another model's tokenizer writes, for one without a tokenizer that can be used.
     """
-    if checkpoint.tokenizer_digest is None:
-        return [PLAIN]
-    known: dict[tuple[tuple[int, ...], tuple[int, ...]], Form] = {}
-    size = checkpoint.config.get("vocab_size")
-    for form in _written(checkpoint):
-        fits = not isinstance(size, int) or max((*form.before, *form.after), default=0) < size
-        if fits:
+    known: dict[Around, Form] = {}
+    with suppress(CheckpointError):  # no tokenizer: who cuts text with it is told
+        for form in _written(checkpoint):
             known.setdefault(form[1:], form)
-    return [*known.values()] or [PLAIN]
+    if not known and lent:
+        known[lent] = Form(_LENT, *lent)
+    known.setdefault(PLAIN[1:], PLAIN)
+    return [
+        form for form in known.values() if form.more <= room and max((*form.before, *form.after), default=-1) < size
+    ]
+
+
+def lent(checkpoints: Iterable["Checkpoint"]) -> Around | None:
+    """What the first usable tokenizer writes around a text, if one of the models has none; None where that is nothing.
+
+    A copy whose tokenizer was left out is given what the original's users give that, and not bare text.
+    """
+    # transformers goes by the kind of model, too, so one set of files need not be one tokenizer
+    kinds = {
+        (checkpoint.tokenizer_digest, checkpoint.config.get("model_type")): checkpoint for checkpoint in checkpoints
+    }
+    if len({digest for digest, _ in kinds}) < 2:
+        return None  # no tokenizer is made, which is slow, where all are one
+    written: list[Around] = []
+    for checkpoint in kinds.values():
+        with suppress(CheckpointError):
+            written.append(next(_written(checkpoint))[1:])
+    given = next(iter(written), PLAIN[1:])
+    return given if len(written) < len(kinds) and given != PLAIN[1:] else None
 
 
 def _written(checkpoint: "Checkpoint") -> Iterator[Form]:

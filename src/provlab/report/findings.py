@@ -431,7 +431,7 @@ class Verdict:
             if (some := [min(b.detail.written) for b in self._pair.outcomes[name].blocks if b.detail.written])
         }
         name = next(iter(shares), "")
-        share = shares.get(name, 1.0)
+        share = min(shares.get(name, 1.0), 1.0)  # units that cancel each other write more one by one than together
         return [
             *say("mind", "written", name=name, share=f"{share:.0%}"),
             *say("mind", "few", share < LEAST_OF_KIN, joined=quoted("joined").says()),

@@ -136,7 +136,7 @@ class Statistic(ABC):
         """
         checkpoint = model.checkpoint
         known: list[str | None] = [checkpoint.digest]
-        if self.parameters(options).keys() & {"text_sha256", "vocabulary_sha256"}:
+        if self.parameters(options).keys() & {"text_sha256", "vocab_size"}:
             known.append(checkpoint.tokenizer_digest)
         if self.recorded is None and checkpoint.unverified:
             known.append("read in part")

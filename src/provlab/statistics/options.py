@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from provlab import machine
 from provlab.errors import ParameterError
 from provlab.files import digest
+from provlab.reading.forms import Around
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +62,9 @@ class Options:
     vocabulary : tuple of str or None
         Random tokens are drawn among these strings instead: set by a study where its models' tokenizers number the
         strings that they share differently. Identified in records by its SHA-256.
+    around : pair of tuples of int, or None
+        Ids before and after a text, or random tokens, for a model without a tokenizer that can be used: set by a study
+        to what another's tokenizer writes there (`provlab.reading.forms.lent`). Part of what stands for the text, too.
     blocks : tuple of int or None
         Only these transformer blocks are recorded in a pass: set by a study where some were asked for.
     shared : tuple of (int, int) or None
@@ -82,6 +86,7 @@ class Options:
     vocab_size: int | None = None
     vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
     shared: tuple[tuple[int, int], ...] | None = field(default=None, repr=False)
+    around: Around | None = field(default=None, repr=False)
     blocks: tuple[int, ...] | None = field(default=None, repr=False)
     elsewhere: bool = field(default=False, repr=False)
 
@@ -104,7 +109,8 @@ class Options:
     def text_sha256(self) -> str:
         """Hex SHA-256 that stands for the text in records, and for the choice of its tokens."""
         whole = hashlib.sha256(self.text.encode()).hexdigest()
-        return whole if self.shared is None else digest([whole, self.shared])
+        more = [given for given in (self.shared, self.around) if given is not None]
+        return digest([whole, *more]) if more else whole
 
     @cached_property
     def vocabulary_sha256(self) -> str | None:

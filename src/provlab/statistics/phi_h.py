@@ -3,6 +3,7 @@
 As phi_U, with the hidden activations of each MLP (the input of its down projection) in place of weights. The test is
 valid for any input; the paper, and this file, draw tokens uniformly at random from the vocabulary. Where two tokenizers
 number the same strings differently, the strings that both have are drawn, and each model is given its own ids of them.
+Around them stands what the model's tokenizer writes around a text; no tokenizer is needed for that (`Options.around`).
 """
 
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ class PhiH(Statistic):
     # 1, 2 broke ties alike; 3 had the two-sided t tail; 4 units that do nothing; 5 opposite gates; 6 any order; 7 gates
     # by their rows alone
     version = 8
-    settings = ("seed", "vocab_size", "vocabulary_sha256", *PASS, "sampled_tokens")
+    settings = ("seed", "vocab_size", "vocabulary_sha256", "around", *PASS, "sampled_tokens")
     roles = tuple(MLP)  # by which it looks whether units are sorted
     recorded = HiddenActivations
     warrant = BY_THEOREM

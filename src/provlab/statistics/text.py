@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, InvalidWeightsError, NotComparableError, ParameterError
 from provlab.reading.checkpoint import Checkpoint
-from provlab.reading.forms import PLAIN, Form, forms
+from provlab.reading.forms import Form, forms
 from provlab.running.room import stacked
 from provlab.statistics.base import Statistic, require_positions
 from provlab.statistics.model import Model
@@ -158,7 +158,7 @@ def one_pass(
     if tokens is None:
         (tokens, places), form = cut(model.checkpoint, options), read_as(model, options)
     else:
-        places, form = tokens, forms(model.checkpoint)[0]
+        places, form = tokens, _fitting(model, options)[0]
     recorded = mlp_activations(
         model.checkpoint,
         tokens,
@@ -207,14 +207,19 @@ def read_as(model: Model, options: Options) -> Form:
     run = model.checkpoint.run
     if run is not None and run.form is not None:
         return Form(*run.form)
-    longest = model.anatomy.longest or np.inf
-    fitting = [form for form in forms(model.checkpoint) if options.sequence_length + form.more <= longest] or [PLAIN]
+    fitting = _fitting(model, options)
     form = fitting[0]
     if len(fitting) > 1 and model.anatomy.has("head"):
         form = _best(model, fitting, options)
     if run is not None:
         run.form = form
     return form
+
+
+def _fitting(model: Model, options: Options) -> list[Form]:
+    """The forms in which a model may be given the inputs, of which `require_positions` says that they fit bare."""
+    longest, size = model.anatomy.longest, model.anatomy.vocab_size
+    return forms(model.checkpoint, size, (longest or np.inf) - options.sequence_length, options.around)
 
 
 def _best(model: Model, fitting: Sequence[Form], options: Options) -> Form:

@@ -22,8 +22,9 @@ ROWS = {
     ),
     "some quality lost": (
         "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "prune=0.5", "prune=0.9", "swap=0",
-        "jitter=0.05", "jitter=0.5", "fan=0.5", "fan=0.5+T2", "murmur=0.05", "murmur=0.2", "redraw=0.3",
-        "tied+T2", "hollow", "hollow+T2", "noise=0.3+T2+T3", "begin+T1+T2", "private+coded=1000+T2+T3",
+        "jitter=0.05", "jitter=0.5", "fan=0.5", "fan=0.5+T2", "imitated=0.6+T2", "murmur=0.05", "murmur=0.2",
+        "redraw=0.3", "tied+T2", "hollow", "hollow+T2", "noise=0.3+T2+T3", "begin+T1+T2",
+        "private+coded=1000+T2+T3",
     ),
     "merged": (
         "average=0.5@origin", "average=0.3@partner", "average=0.5@partner", "average=0.7@partner", "slerp=0.5@partner",

@@ -45,7 +45,14 @@ _BOUNDS: dict[str, Callable[[float, float], bool]] = {
 }
 _BOUND = re.compile(rf"({'|'.join(_BOUNDS)}) {_NUMBER}")
 _COUNT = re.compile(r"(just )?(\d+)( models?)?(?(1)| or more)")
-_SETTINGS = {setting.name for setting in fields(Options)} - {"text", "blocks", "shared", "elsewhere", "vocabulary"}
+_SETTINGS = {setting.name for setting in fields(Options)} - {
+    "text",
+    "blocks",
+    "shared",
+    "around",
+    "elsewhere",
+    "vocabulary",
+}
 UNKNOWN = object()  # the default of a parameter that is no plain value
 
 
