@@ -20,7 +20,15 @@ from provlab_study.publishing.results import Results
 ROOT = Path(__file__).parents[1]
 GLUED = re.compile(r"```\{glue\} \S+\n:doc: experiments/(\w+)\.ipynb\n```")  # what a page shows of a computed one
 SECTION = re.compile(r"(experiments/(\w+)\.ipynb)#[\w-]+")  # a link to a section of a page
-METHOD = ["independence", "reading_a_verdict", "two_papers", "paper_by_section", "modeldiff_by_section", "how_to_read", "test_here"]
+METHOD = [
+    "independence",
+    "reading_a_verdict",
+    "two_papers",
+    "paper_by_section",
+    "modeldiff_by_section",
+    "how_to_read",
+    "test_here",
+]
 LOOK_UP = ["your_statistic", "glossary", "symbols", "commands", "troubleshooting", "references"]
 
 

@@ -94,16 +94,16 @@ def units_recovered(
     by_chance = [row for row in rows if not _beyond_chance(row)]
     least = min(rows, key=lambda row: row["placed"] / row["kept"])
     exact = calibration.size_interval(placed, called) if called else None
-    bars = (
+    bars = [
         Bar(
             "precision of the exact place", [placed / called if called else 0.0], precision, above=True, interval=exact
         ),
         Bar.share("recall", placed, kept, recall, above=True),
         Bar.share("recall in the weakest block", least["placed"], least["kept"], weakest, above=True),
-    )
+    ]
     named, of = (sum(row[key] for row in stranger_units) for key in ("called", "units"))
     if stranger_units:
-        bars = (*bars, Bar.share("share of units named between strangers", named, of, round(1 - precision, 6)))
+        bars.append(Bar.share("share of units named between strangers", named, of, round(1 - precision, 6)))
     ours = (
         f"precision {bars[0].values[0]:.3f}, recall {bars[1].values[0]:.2f} over {kept:,} kept units of {len(rows)} "
         f"blocks, each unit at its very place; recall from {least['placed'] / least['kept']:.2f} in one block; "

@@ -86,13 +86,9 @@ def _is_code(value: Any) -> bool:
 
 def _without_annotations(tree: ast.Module) -> None:
     for node in ast.walk(tree):
-        match node:
-            case ast.arg():
-                node.annotation = None
-            case ast.FunctionDef() | ast.AsyncFunctionDef():
-                node.returns = None
-            case ast.AnnAssign():
-                node.annotation = ast.Constant(value=None)
+        for part in ("annotation", "returns"):
+            if hasattr(node, part):
+                setattr(node, part, None)
 
 
 def _used(tree: ast.Module, module: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

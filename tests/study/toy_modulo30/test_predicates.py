@@ -119,6 +119,8 @@ miss_one = every(
 )
 RARE = term("PA_AB", (2.0, 3.0), 0.9) | {"recall": 0.0, "exact_recall": 0.025}
 miss_some = every("sampling", "repeats", change=lambda k, row: {"low": [1, 0.8, 0.8, 0.7]} if k < 39 else {})
+
+
 def miss_each_in_11(k, row):
     """Each term is missed in 11 repeats, none in two at once."""
     return {"low": [1.0, *(0.99 if k // 11 == term else row["low"][term + 1] for term in range(3))]}
