@@ -321,6 +321,19 @@ def test_a_comparison_behind_openings_is_that_of_each_opening_alone(pair):
         assert both.sides[side]["log10_inputs"][0] == pytest.approx(np.log10(sum(numbers)), abs=0.1)
 
 
+def test_there_may_be_more_openings_than_chains(pair):
+    """Each of 25 openings belongs to one of 20 chains, all of what follows it."""
+    prompts = [
+        f"{one} {other}" for one in ("the", "a", "never", "so", "why") for other in ("page", "it", "is", "of", "no")
+    ]
+    found = provlab.diff(*pair, length=6, n=200, z=(2.0, 9.0), prompts=prompts, progress=0)
+    outputs = found.weighed[0].inputs.draws
+    assert found.parameters["prompts"] == 25
+    assert outputs.n_chains == 20
+    assert len(np.unique(outputs.chain)) == 20
+    assert all(low <= value <= high for value, low, high in (of.divergence for of in found.outputs))
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
