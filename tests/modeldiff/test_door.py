@@ -196,7 +196,7 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]
     assert result["lines"]["A"][0]["nats"] > 0
     assert result["groups"].keys() == {"A", "B", "text"}
-    assert "of its pieces are changed by more than 0.1 nats per token" in decision["sentence"]
+    assert "of its pieces changes by more than 10%" in decision["sentence"]
     changed = [float(share) for share in result["text_changed"]]
     assert 0 <= changed[1] <= changed[0] <= changed[2] <= 1
 
@@ -319,6 +319,19 @@ def test_a_comparison_behind_openings_is_that_of_each_opening_alone(pair):
         assert both.outputs[side].divergence[0] == pytest.approx(np.mean(means), rel=0.1)
         numbers = [10 ** of.sides[side]["log10_inputs"][0] for of in alone]
         assert both.sides[side]["log10_inputs"][0] == pytest.approx(np.log10(sum(numbers)), abs=0.1)
+
+
+def test_there_may_be_more_openings_than_chains(pair):
+    """Each of 25 openings belongs to one of 20 chains, all of what follows it."""
+    prompts = [
+        f"{one} {other}" for one in ("the", "a", "never", "so", "why") for other in ("page", "it", "is", "of", "no")
+    ]
+    found = provlab.diff(*pair, length=6, n=200, z=(2.0, 9.0), prompts=prompts, progress=0)
+    outputs = found.weighed[0].inputs.draws
+    assert found.parameters["prompts"] == 25
+    assert outputs.n_chains == 20
+    assert len(np.unique(outputs.chain)) == 20
+    assert all(low <= value <= high for value, low, high in (of.divergence for of in found.outputs))
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ _EXAMPLES, _TAIL = 3, 0.05  # of each end of D, and the share of inputs that an 
 _MEMBERS, _LINES = 2, 5  # of each group of disputed outputs; lines that are disputed most
 _WORDS, _ABOUT, _NAMING = 4, 3, 30  # words that name a group, and others of its members; members that are read for them
 _AFTER = 40  # characters of an opening's end
-CHANGED = 0.1  # nats per token: an output whose laws are farther apart in the mean, a tenth in perplexity, is changed
+CHANGED = (
+    0.1  # an output whose perplexity is higher by more than this share for one model than for the other is changed
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ class Output:
     lines, groups
         The lines that the other disputes most, and groups of the outputs that carry half of the divergence.
     changed
-        The share of the outputs whose nats per token are above `CHANGED`.
+        The share of the outputs whose perplexity changes by more than `CHANGED`.
     """
 
     divergence: Sequence[float]
@@ -197,7 +199,7 @@ def over(written: Written, openings: Openings, z: Range | None, *, seed: int) ->
         list(outputs.share(outputs.disagreement, seed=seed)),
         if_normal(written.predictions * divergence[0]),
         outputs.effective,
-        changed=list(outputs.share(written.nats / written.predictions > CHANGED, seed=seed)),
+        changed=list(outputs.share(np.abs(outputs.difference) > np.log1p(CHANGED), seed=seed)),
     )
     if not (outputs.difference != 0).any():
         return plain

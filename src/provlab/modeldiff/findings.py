@@ -99,7 +99,7 @@ def _text(found: Found) -> list[Finding]:
     of_text: Output | None = found.text
     if of_text is None or of_text.half is None:
         return loss
-    changed = say("text", "changed", changed=percent(of_text.changed), bar=f"{CHANGED:g}")
+    changed = say("text", "changed", changed=percent(of_text.changed), bar=f"{CHANGED:.0%}")
     return loss + changed + say("text", "group", group=group_words(of_text))
 
 

@@ -101,9 +101,11 @@ class Openings:
         resample chains, allow for the choice of openings.
         """
         k = len(self)
-        own = replace(settings, n=-(-settings.n // k), n_chains=-(-settings.n_chains // k))
+        # a model writes two chains or more; those of one of many openings count as one
+        own = replace(settings, n=-(-settings.n // k), n_chains=max(2, -(-settings.n_chains // k)))
         parts = [pipeline.generated(models[which], own, kept) for models in self.behind]
-        chain = np.concatenate([(j + k * part.chain) % settings.n_chains for j, part in enumerate(parts)])
+        step = k if k < settings.n_chains else 0
+        chain = np.concatenate([(j + step * part.chain) % settings.n_chains for j, part in enumerate(parts)])
         joined = {
             name: np.concatenate([getattr(part, name) for part in parts]) for name in ("tokens", "nll", "log_weight")
         }
