@@ -154,11 +154,12 @@ class Rehearsal:
 
     def measured(self, limit: float) -> tuple[str, float, float]:
         """Run the plan's only page: what came out, minutes, and GB at most, beyond which it is ended."""
-        started, peak = time.monotonic(), 0.0
+        started, peak, looked = time.monotonic(), 0.0, 0.0
 
         def too_much() -> bool:
-            nonlocal peak
-            peak = max(peak, held_by_children())
+            nonlocal peak, looked
+            if time.monotonic() - looked > 2:  # a look costs more than a step of what is looked at
+                looked, peak = time.monotonic(), max(peak, held_by_children())
             return peak > limit
 
         status, text = self.reproduce("y", until=too_much)

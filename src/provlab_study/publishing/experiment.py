@@ -195,21 +195,20 @@ class Run:
         self.pairs(study)
         return study
 
-    @property
-    def text(self) -> str:
-        """The text that models read: the file of the parameter ``text``, else prose that no model of the zoo saw.
+    def held_out(self, text: str) -> str:
+        """The text that models read: that of a file, or without one prose that no model of the zoo saw.
 
         Raises
         ------
         InputError
             The file is no text in UTF-8.
         """
-        if not (named := str(self.parameters.get("text", ""))):
+        if not text:
             return plugins.default_text() or ""
         try:
-            return Path(named).expanduser().read_text(encoding="utf-8")
+            return Path(text).expanduser().read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"text: {named} cannot be read as UTF-8 ({one_line(error)})") from error
+            raise InputError(f"text: {text} cannot be read as UTF-8 ({one_line(error)})") from error
 
     def found(self, result: Answer) -> Answer:
         """Keep a result's answer for the page's first sentences, where it is about a reader's models; return it."""

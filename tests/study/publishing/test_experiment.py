@@ -160,14 +160,13 @@ def test_a_study_in_which_a_model_cannot_be_opened_ends_the_page(tmp_path, monke
 def test_the_text_is_that_of_the_parameter_or_prose_that_no_zoo_model_saw(tmp_path, monkeypatch):
     monkeypatch.setattr("provlab.zoo.held_out_text", lambda domain: f"held-out {domain}")
     run = begin("tree", namespace())
-    assert run.text == "held-out prose"
+    assert run.held_out("") == "held-out prose"
     path = tmp_path / "wiki.test.tokens"
     path.write_text(" = Robert Boulter = ", encoding="utf-8")
-    run.parameters["text"] = str(path)
-    assert run.text == " = Robert Boulter = "
+    assert run.held_out(str(path)) == " = Robert Boulter = "
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"wiki\.test\.tokens cannot be read as UTF-8"):
-        run.text  # noqa: B018
+        run.held_out(str(path))
 
 
 # Measuring and finishing ---------------------------------------------------------------------------------------------
