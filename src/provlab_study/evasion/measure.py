@@ -92,7 +92,7 @@ def _noisy(tiny: Checkpoint, network: PreTrainedModel, folder: Path, seed: int) 
         for weight in network.parameters():
             weight *= 1 + NOISE * torch.randn(weight.shape, generator=generator)
     network.save_pretrained(folder)
-    tokens = random_tokens(tiny.anatomy.vocab_size, *TOKENS, seed=seed)
+    tokens = random_tokens(network.get_input_embeddings().num_embeddings, *TOKENS, seed=seed)
     before, after = logits(tiny, tokens), logits(Checkpoint.open(str(folder)), tokens)
     return Noisy(tiny.architecture, float((after - before).abs().max()), float(before.abs().max()))
 
