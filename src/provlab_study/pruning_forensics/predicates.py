@@ -96,7 +96,7 @@ def units_recovered(
     least = min(rows, key=lambda row: row["placed"] / row["kept"])
     ends = calibration.size_interval(least["placed"], least["kept"])
     exact = calibration.size_interval(placed, called) if called else None
-    bars = (
+    bars: tuple[Bar, ...] = (
         Bar(
             "precision of the exact place", [placed / called if called else 0.0], precision, above=True, interval=exact
         ),
