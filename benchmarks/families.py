@@ -247,7 +247,7 @@ def ancestors(name: str, truth: dict[str, tuple[str, list[str]]]) -> set[str]:
 
 def statements(forest: "provlab.Forest", names: dict[str, str], truth: dict) -> Iterator[tuple[str, str, str]]:
     """Kind, outcome and words of each statement of a forest; `names` by source."""
-    above = {name: ancestors(name, truth) for name in names.values()}
+    above = {name: ancestors(name, truth) for name in truth}
     one = {name: truth[name][1][0] if name in ALIKE else name for name in names.values()}
     mixed = {name for name in truth if len(truth[name][1]) > 1}
     for edge in forest.edges:

@@ -90,9 +90,9 @@ def _noisy(tiny: Checkpoint, network: PreTrainedModel, folder: Path, seed: int) 
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in network.parameters():
-            weight *= 1 + NOISE * torch.randn(weight.shape, generator=generator)
+            weight.mul_(1 + NOISE * torch.randn(weight.shape, generator=generator))
     network.save_pretrained(folder)
-    tokens = random_tokens(tiny.anatomy.vocab_size, *TOKENS, seed=seed)
+    tokens = random_tokens(len(next(network.get_input_embeddings().parameters())), *TOKENS, seed=seed)
     before, after = logits(tiny, tokens), logits(Checkpoint.open(str(folder)), tokens)
     return Noisy(tiny.architecture, float((after - before).abs().max()), float(before.abs().max()))
 

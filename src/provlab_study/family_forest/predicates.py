@@ -102,7 +102,8 @@ def directions_right(judged: Rows, *, wrong: float, answered: float, arms: Seque
     if not clock or not questions:
         return ClaimStatus(NOT_RUN, "", "no clock speaks in these arms")
     errors, answers = sum(not row.forward for row in clock), sum(row.directed == ROWS for row in questions)
-    ours = f"{errors} of {len(clock)} directions wrong; {answers} of {len(questions)} answered in {len(arms)} arms"
+    asked = len({row.arm for row in questions})
+    ours = f"{errors} of {len(clock)} directions wrong; {answers} of {len(questions)} answered in {asked} arms"
     bars = [
         Bar.share("share of directions by the clock that are wrong", errors, len(clock), wrong),
         Bar.share("share answered", answers, len(questions), answered, above=True),

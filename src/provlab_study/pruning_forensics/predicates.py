@@ -17,8 +17,9 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
     Each map is corrected by itself, over all its pairs of blocks. `cut` is "depth" (blocks were left out) or "width"
     (MLPs are narrower). A child whose kept blocks nobody knows decides nothing. Every other child must have been mapped
     with a stranger as well: a test that follows depth alone, for any parent, would draw the same maps. Neither a
-    stranger's map nor the rest of a child's may have too many small p-values, or hardly any up to 1/2, and each map's
-    floor must let Holm's procedure call a pair: a map of ones finds no stranger either.
+    stranger's map nor the rest of a child's may have too many small p-values, or hardly any up to 1/2: a map of ones
+    finds no stranger either. A child's floor must let Holm's procedure call a pair; a stranger's is no measure, since
+    phi_MATCH sets it to 0 wherever it has a reason to doubt that it would have seen a copy.
     """
     records = read(MapRecord, maps)
     children = [record for record in records if record.related and cut in record.cut and record.kept is not None]
@@ -40,11 +41,11 @@ def blocks_mapped(maps: Sequence[Mapping[str, Any]], *, cut: str, level: float) 
             *calibration.too_many_small(f"other pairs of blocks of {name}", record.log10_p[~kept], n_sets=len(rows)),
             *calibration.too_few_small(f"other pairs of blocks of {name}", record.log10_p[~kept]),
             (
-                not record.floor + np.log10(called.size) <= np.log10(level),
+                record.related and not record.floor + np.log10(called.size) <= np.log10(level),
                 f"{name}: no pair can be called, since the floor is {log10_words(record.floor)}",
             ),
             (
-                bool((record.log10_p < record.floor - 1e-6).any()),
+                record.related and bool((record.log10_p < record.floor - 1e-6).any()),
                 f"{name}: a pair is below the floor of {log10_words(record.floor)}",
             ),
         ]
