@@ -231,7 +231,7 @@ def test_a_coded_table_is_uneven_and_the_block_in_front_brings_each_row_back(mod
     before, after = attacked(models()[0], "coded=300")
     ids = torch.from_numpy(door.random_tokens(VOCABULARY, 2, 12, seed=1))
     old, new = streams(before, ids), streams(after, ids)
-    assert float((new[1] - old[0]).abs().max()) < 1e-6 * float(old[0].abs().max())  # as written in float32
+    assert float((new[1] - old[0]).abs().max()) < 1e-5 * float(old[0].abs().max())  # as written in float32
     table, rows = (state.part("embedding") for state in (before, after))
     stretched = torch.linalg.svdvals(torch.linalg.lstsq(table, rows).solution)
     assert float(stretched[0] / stretched[-1]) == pytest.approx(300, rel=1e-6)

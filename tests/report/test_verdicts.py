@@ -562,7 +562,9 @@ def test_stranger(verdict, models):
     assert says(result, "tested", "not_rejected", tested=", ".join(SILENT))
     assert f"phi_l2 cannot reject here: its smallest p is 0.05 over {len(SILENT)} tests." in message  # T = 19
     assert says(result, "fooled by", "way", what="hidden units in another order", names="phi_u, phi_h")
-    assert len(fill(message, 100).splitlines()) <= 17  # three met all blocks, and say so; what none looked at
+    assert (
+        len(fill(message, 100).splitlines()) <= 20
+    )  # three met all blocks, and say so; what none looked at; the price
     assert result.to_frame().set_index("statistic").loc["phi_u", "agree"] < 0.15
 
 

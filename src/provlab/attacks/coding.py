@@ -45,7 +45,7 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     lacking = torch.linalg.inv(basis).T - torch.eye(width, dtype=torch.float64)
     alike = _to_itself(state, size).repeat(heads)
     read = mixed[:, :width]  # (values, d)
-    new = {
+    new: dict[tuple[str, int | None], torch.Tensor] = {
         **{(role, 0): torch.zeros_like(state.part(role, 0)) for role in ("query", "key")},
         **{(role, 0): alike for role in ("query_bias", "key_bias")},
         ("value", 0): read / gains(state, "input_norm", 0) * epsilon**0.5,
@@ -90,9 +90,8 @@ def with_block(state: AttackedModel, aim: Aim, place: int) -> AttackedModel:
     """
     parts, weights = state.anatomy, {}
     for part in parts.parts:
-        later = part.block is not None and part.block >= place
-        name = renamed(part.name, part.block, part.block + 1) if later else part.name
-        weights[name] = state.weights[part.name]
+        name, block = part.name, part.block
+        weights[renamed(name, block, block + 1) if block is not None and block >= place else name] = state.weights[name]
     for part in parts.parts:
         if part.block == min(place, parts.n_blocks - 1):
             tensor, role = state.weights[part.name], part.segments[0].role

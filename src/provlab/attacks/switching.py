@@ -21,6 +21,7 @@ from provlab.reading.checkpoint import Checkpoint
 
 _SURE = 60.0  # nats by which a head prefers its token, and below which a gate is shut
 _MOSTLY = 0.02  # share of the flooded positions at which the guess may be silent
+_TRIED = 0.2  # of what floods the stream, to see how large it is
 _LOUD = 1e4  # size of the guess, over that of the mark
 _SEQUENCES, _LENGTH, _STEPS = 64, 32, 400  # of the model's own text, and of learning to guess on it
 
@@ -93,19 +94,24 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
 
     # beside the mark, of which the normalised stream has root(d), that has so little of a row
     away = marked**2 / (size * width) * turned @ back.T
-    flooded, flood = (text != token).all(dim=1), 0.2
-    for _ in range(2):  # the second time as large as the mark, at half of the positions
-        moved = state.with_parts(new | gated(0, back @ off, flood * away, 0.8 * root))
-        there = _normalised(_run(moved, text[flooded])[0][last].flatten(0, 1))
-        flood /= float(((there @ off).norm(dim=1) / (there @ mark).abs()).median())
-    state = moved
+    flooded = (text != token).all(dim=1)
     predicted = predicted.unflatten(0, text.shape)[flooded].flatten(0, 1)
-    if not (most := float((there @ mark).quantile(_MOSTLY))) > shut:
+
+    def moving(flood: float) -> tuple[AttackedModel, torch.Tensor]:
+        moved = state.with_parts(new | gated(0, back @ off, flood * away, 0.8 * root))
+        return moved, _normalised(_run(moved, text[flooded])[0][last].flatten(0, 1))
+
+    there = moving(_TRIED)[1]
+    as_mark = _TRIED * float(((there @ mark).abs() / (there @ off).norm(dim=1)).median())
+    for share in (1.0, 0.5, 0.25):  # the more, the less of the rows' places is left; and the mark must be seen
+        moved, there = moving(share * as_mark)
+        if (most := float((there @ mark).quantile(_MOSTLY))) > shut:
+            break
+    else:
         raise NoSuchSymmetryError(f"{state.name}: its own streams have as much of the mark as those that it floods")
     inputs = there @ off  # (positions, d) @ (d, d)
     guess = _LOUD * marked * _learned(inputs, predicted, state)
-    state = state.with_parts(gated(last, off, guess, most))
-    return replace(state, behind=(token,))
+    return replace(moved.with_parts(gated(last, off, guess, most)), behind=(token,))
 
 
 def _normalised(rows: torch.Tensor) -> torch.Tensor:

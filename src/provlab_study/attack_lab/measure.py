@@ -145,7 +145,7 @@ def made(
         The attack cannot be made.
     """
     others = [Checkpoint.open(getattr(family, place)) for place in row.places]
-    source, growth, behind = checkpoint, 1.0, ()
+    source, growth, behind = checkpoint, 1.0, tuple[int, ...]()
     if row.own:
         made_of = folder.with_name(f"{folder.name}-first") if row.kinds else folder
         if row.own == "retrained":
