@@ -450,6 +450,9 @@ def test_deepseek_v4_is_read_under_the_names_of_its_publisher(tmp_path):
     ids = torch.arange(8)[None]
     with torch.no_grad():
         assert torch.equal(saved.load_model()(ids).logits, own.load_model()(ids).logits)
+    tiny_models.rewrite(tmp_path / "published", lambda tensors: tensors.pop("norm.weight"))
+    with pytest.raises(InvalidWeightsError, match=r"lacks the tensor norm\.weight"):  # and not that it holds codes
+        anatomy.of(Checkpoint.open(str(tmp_path / "published")))
 
 
 @pytest.mark.parametrize("label", CONFIGS)
