@@ -450,6 +450,13 @@ def test_deepseek_v4_is_read_under_the_names_of_its_publisher(tmp_path):
     ids = torch.arange(8)[None]
     with torch.no_grad():
         assert torch.equal(saved.load_model()(ids).logits, own.load_model()(ids).logits)
+    twice = shutil.copytree(tmp_path / "published", tmp_path / "twice")
+    tiny_models.rewrite(twice, lambda tensors: tensors.update({"embed_tokens.weight": 3 * tensors["embed.weight"]}))
+    with pytest.raises(InvalidWeightsError, match=r"has embed\.weight and embed_tokens\.weight, both"):
+        anatomy.of(Checkpoint.open(str(twice)))
+    tiny_models.rewrite(tmp_path / "published", lambda tensors: tensors.pop("norm.weight"))
+    with pytest.raises(InvalidWeightsError, match=r"lacks the tensor norm\.weight"):  # and not that it holds codes
+        anatomy.of(Checkpoint.open(str(tmp_path / "published")))
 
 
 @pytest.mark.parametrize("label", CONFIGS)

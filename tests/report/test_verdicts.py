@@ -398,16 +398,19 @@ def test_blocks_that_were_not_read_are_counted():
     assert not says(replace(comparison({}, about={"blocks": 2}), records=(record,)), "mind", "blocks")
 
 
-@pytest.mark.parametrize("share", [0.93, 0.07])
+@pytest.mark.parametrize("share", [1.04, 0.93, 0.07])
 def test_the_share_of_the_output_that_agreeing_units_write_is_named(share):
-    """A share as small as that of copies that were joined to a stranger is named with what looks like it."""
+    """A share as small as that of copies that were joined to a stranger is named with what looks like it.
+
+    Units that cancel each other write more one by one than together: all of the output, and no more than that.
+    """
     blocks = (
-        BlockResult(0, 0.9, -50.0, -60.0, detail=Detail(written=[0.97, share])),
+        BlockResult(0, 0.9, -50.0, -60.0, detail=Detail(written=[max(0.97, share), share])),
         BlockResult(1, 0.1, 0.0, why="gates are tied"),
     )
     record = PairRecord("/a", "/b", "phi_match", Outcome(0.5, -40.0, blocks, -60.0))
     result = replace(comparison({}), records=(record,))
-    assert says(result, "mind", "written", name="phi_match", share=f"{share:.0%}")
+    assert says(result, "mind", "written", name="phi_match", share=f"{min(share, 1):.0%}")
     assert says(result, "mind", "few") == (share == 0.07)
     silent = replace(result, records=(replace(record, outcome=replace(record.outcome, log10_p=-0.1)),))
     assert says(silent, "not run", "in_part", names="phi_match", reason="1 of 2 blocks: gates are tied")

@@ -373,8 +373,7 @@ def _branches(family: Family, names: Mapping[str, str]) -> list[Branch]:
         placed.add(model)
         branches = []
         for edge in family.edges:
-            open_ended = edge.directed is None and edge.relation not in SAME.values()
-            other = edge.b if edge.a == model else edge.a if edge.b == model and open_ended else None
+            other = edge.b if edge.a == model else edge.a if edge.b == model and edge.directed is None else None
             if other is not None and other not in placed and other in family.models:
                 drawn.append(edge)
                 branches.append(grown(other, edge.words))

@@ -77,7 +77,11 @@ def _compared(checkpoint: Tensors, name: str, architecture: Architecture, config
     sizes = axis_sizes(checkpoint.name, config, architecture.keys)
     counted = sizes["blocks"]
     # the usual name of each tensor -> its name in the file; those that have got a role go
-    left = {_usual(name, architecture): name for name in checkpoint.tensor_names}
+    left: dict[str, str] = {}
+    for own in checkpoint.tensor_names:
+        called = _usual(own, architecture)
+        if (other := left.setdefault(called, own)) != own:
+            raise InvalidWeightsError(f"{checkpoint.name} has {other} and {own}, both {called}; save one of them alone")
     prefix, outer = _prefixes(left, architecture)
     declared = tying.declared(checkpoint.config)
     _name_embedding(left, (prefix, outer), architecture, declared)
