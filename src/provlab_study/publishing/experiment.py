@@ -26,7 +26,7 @@ from provlab.report.study_report import StudyReport
 from provlab.report.views import Report
 from provlab_study.publishing import claims
 from provlab_study.publishing.declared import Parameter, left_out, of_ones_own
-from provlab_study.publishing.evidence import ClaimStatus, frame_of
+from provlab_study.publishing.evidence import FAILS, ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, founded, seen, truth
 from provlab_study.publishing.marks import MARKS, folded
 from provlab_study.publishing.own import check_lineage, in_words, told_lineage
@@ -291,7 +291,15 @@ class Run:
             (truth(holds), f"{sentence} Seen: {against}." if (against := seen(holds)) else sentence)
             for holds, sentence in findings
         )
-        return PageSummary(truth(lead), tuple(told), self._about_own())
+        return PageSummary(truth(lead), tuple(told), self._about_own(), self._failing())
+
+    def _failing(self) -> tuple[str, ...]:
+        """The claims that this page judged and that fail, each with what was seen: no lead stands without them."""
+        failing = {claim: status for claim, status in self.judgements.items() if status.status == FAILS}
+        return tuple(
+            f"Claim {claim} fails: {(status.ours or status.why).partition('; ')[0].rstrip('.')}."
+            for claim, status in failing.items()
+        )
 
     def _about_own(self) -> tuple[str, ...] | None:
         """What the studies of a reader's models found, in a sentence or two; None where the models are the study's."""
@@ -366,11 +374,14 @@ class PageSummary:
         The same and the sentence, for each sentence of the summary.
     own : None or tuple of str
         What was found of a reader's models, None where the models are the study's.
+    failing : tuple of str
+        Claims of the page that fail, a sentence each, which stand behind the lead.
     """
 
     lead: bool | str | None
     findings: tuple[tuple[bool | str | None, str], ...]
     own: tuple[str, ...] | None = None
+    failing: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Markdown, which reads as plain text; of a reader's models, what was not tried folds."""
@@ -389,7 +400,8 @@ class PageSummary:
         return held or [f"{MARKS[holds]}{sentence}" for holds, sentence in self.findings if holds is not None][:1]
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        about = {} if self.own is None else {"own": self._about_own()}
+        about: dict[str, Any] = {} if self.own is None else {"own": self._about_own()}
+        about |= {"failing": list(self.failing)} if self.failing else {}
         return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead, **about}
 
 
