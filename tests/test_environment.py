@@ -23,8 +23,10 @@ STUDY = "src/provlab_study"  # the project of its own that is installed beside t
 def direct_requirements(pyproject: dict) -> list[Requirement]:
     extras = pyproject["project"]["optional-dependencies"]
     study = tomllib.loads((ROOT / STUDY / "pyproject.toml").read_text())["project"]["dependencies"]
-    lines = [*pyproject["project"]["dependencies"], *extras["book"], *extras["test"], *study]
-    return [Requirement(line) for line in lines if line != "provlab"]
+    of_study = {extra for line in study if (own := Requirement(line)).name == "provlab" for extra in own.extras}
+    optional = [line for extra in ("book", "test", *sorted(of_study)) for line in extras[extra]]
+    lines = [*pyproject["project"]["dependencies"], *optional, *study]
+    return [Requirement(line) for line in lines if Requirement(line).name != "provlab"]
 
 
 def read_lock(text: str) -> dict[str, Version]:

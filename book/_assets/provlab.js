@@ -4,7 +4,7 @@
 // A figure with an overlay of spots (provlab.plots.explore) answers: point at a spot, tap it, or step through by the slider.
 function explore(figure) {
   const spots = [...figure.querySelectorAll(".provlab-spots path")];
-  const texts = spots.map((spot) => spot.querySelector("title").textContent);
+  const texts = spots.map((spot) => spot.dataset.says ?? spot.querySelector("title").textContent);
   const corners = spots.map((spot) => spot.getAttribute("d").match(/-?[\d.]+/g).slice(0, 2).map(Number));
   spots.forEach((spot) => spot.replaceChildren()); // what the browser would show of itself, late and small
 
@@ -77,7 +77,27 @@ function clipped(element, words) {
   };
   element.classList.add("clipped");
   button.addEventListener("click", all);
-  addEventListener("beforeprint", all);
+  // A table that goes on beyond a narrow screen says so: scroll bars of phones are seen only while one scrolls.
+function hinted() {
+  document.querySelectorAll(".provlab-swipe").forEach((hint) => hint.remove());
+  if (!matchMedia("screen and (max-width: 640px)").matches) return;
+  const boxes = new Set();
+  document.querySelectorAll("main table").forEach((table) => {
+    let box = table;
+    while (box && !/auto|scroll/.test(getComputedStyle(box).overflowX)) box = box.parentElement;
+    if (box && box !== document.documentElement && box !== document.body && table.offsetParent) boxes.add(box);
+  });
+  boxes.forEach((box) => {
+    if (box.scrollWidth <= box.clientWidth + 8) return;
+    const hint = document.createElement("p");
+    hint.className = "provlab-swipe";
+    hint.textContent = "The table goes on to the right: swipe it.";
+    box.before(hint);
+  });
+}
+document.addEventListener("toggle", hinted, true);
+
+addEventListener("beforeprint", all);
   return [button, all];
 }
 
@@ -327,4 +347,6 @@ document.addEventListener("DOMContentLoaded", () => {
   }
   reachable();
   new ResizeObserver(reachable).observe(document.body);
+  hinted();
+  matchMedia("screen and (max-width: 640px)").addEventListener("change", hinted);
 });

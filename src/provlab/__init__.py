@@ -11,6 +11,7 @@ from provlab.lazy import lazily
 
 if TYPE_CHECKING:
     from provlab.api import compare
+    from provlab.claimed.door import check
     from provlab.errors import ProvlabError
     from provlab.forest.door import tree
     from provlab.modeldiff.door import diff
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from provlab.report.study_report import StudyReport
     from provlab.studying import study
 
-__all__ = ["Comparison", "Difference", "ProvlabError", "StudyReport", "compare", "diff", "study", "tree"]
+__all__ = ["Comparison", "Difference", "ProvlabError", "StudyReport", "check", "compare", "diff", "study", "tree"]
 
 #: the module that holds each name
 HOMES = {
@@ -27,6 +28,7 @@ HOMES = {
     "study": "provlab.studying",
     "tree": "provlab.forest.door",
     "diff": "provlab.modeldiff.door",
+    "check": "provlab.claimed.door",
     "ProvlabError": "provlab.errors",
     "Comparison": "provlab.report.comparison",
     "StudyReport": "provlab.report.study_report",

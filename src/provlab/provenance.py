@@ -22,8 +22,15 @@ LIBRARIES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries that numbers depend on."""
-    return {"python": platform.python_version(), **{name: metadata.version(name) for name in LIBRARIES}}
+    """Versions of Python and of the libraries that numbers depend on, as far as they are installed."""
+    return {"python": platform.python_version()} | {name: found for name in LIBRARIES if (found := _version(name))}
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def processor() -> str:

@@ -64,6 +64,8 @@ class Page(HTMLParser):
             self.links.append(values["href"])
         if tag == "img" and not values.get("alt", "").strip():
             self.faults.append(f"a picture without alt text: {values.get('src', '')[:60]}")
+        if "data-illegible" in values:
+            self.faults.append(f"a picture whose words cannot be read: {values['data-illegible']}")
         if {"output_error", "traceback"} & set(values.get("class", "").split()):
             self.faults.append("a cell that failed")
         if tag == "link" and NOT_LOADED & set(values.get("rel", "").split()):

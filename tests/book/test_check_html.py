@@ -37,6 +37,7 @@ def test_a_sound_book_passes(tmp_path):
         ('<a href="gone.html">x</a>', "a link to nothing"),
         ('<a href="#gone">x</a>', "no such place"),
         ('<a href="../outside.html">x</a>', "a link to nothing"),
+        ("<figure data-illegible=\"'D' leaves the picture\"></figure>", "whose words cannot be read: 'D' leaves"),
         (f"<td>{[-0.5] * 84}</td>", "a list of numbers in the place of one"),
     ],
 )

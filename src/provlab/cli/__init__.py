@@ -33,6 +33,7 @@ COMMANDS = {
     "identify": "say which models of a shelf a model is kin of",
     "disguise": "write a model as an adversary would show it, outputs proved or the loss told",
     "diff": "say over which inputs two models disagree",
+    "check": "judge what a vendor says of models, a claim a line",
     "run": "run a notebook with your own parameters",
     "book": "write a profile of your own models, which make reproduce binds as a book",
     "reproduce": "run the notebooks of a plan, skipping what is up to date",

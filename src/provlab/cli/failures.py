@@ -14,6 +14,7 @@ from click.exceptions import Exit
 
 from provlab import provenance
 from provlab.errors import InputError, ProvlabError, one_line
+from provlab.extras import missing
 from provlab.files import cache_dir, closed_above
 
 STATUSES = (
@@ -49,6 +50,8 @@ def status(error: BaseException, context: click.Context | None = None) -> int:
         _say(f"error: {_of_the_line(error)}")
     elif isinstance(error, ProvlabError):
         _say(f"error: {_by_flag(error, context)}")
+    elif isinstance(error, ModuleNotFoundError) and (told := missing(error)):
+        _say(f"error: {told}")
     elif full := _full_disks(error, context.params if context else {}):
         _say(f"error: no room is left on the disk of {full[0]}; free some and go on")
     elif isinstance(error, OSError):

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from provlab import machine
 from provlab.arrays import coarse
-from provlab.inference.matching.cosine import SUMMED, Product, blocks
-from provlab.inference.matching.polish import error_bound
+from provlab.inference.matching.cosine import SUMMED, Product, blocks, error_bound
 
 PROBED = 4  # rows of a product that the CPU computes again
 _one_at_a_time = Lock()  # so that a device holds one similarity, however many threads assign

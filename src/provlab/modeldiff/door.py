@@ -17,7 +17,7 @@ from provlab.modeldiff.drawing import Range, draw
 from provlab.modeldiff.gates import TEST_LEVEL, Given, checked, parsed
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.held_out import N_PIECES
-from provlab.modeldiff.items import answered, questions
+from provlab.modeldiff.items import Paired, answered, lines, questions
 from provlab.modeldiff.openings import Openings, words_of
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
 from provlab.modeldiff.report import SCHEMA, Difference
@@ -27,7 +27,7 @@ from provlab.reading.checkpoint import identical
 from provlab.report.views import describe
 from provlab.statistics.options import Options
 
-__all__ = ["SCHEMA", "ask_again", "diff", "trial"]
+__all__ = ["SCHEMA", "answers", "ask_again", "diff", "items_of", "trial"]
 
 Pair = tuple[SequenceModel, SequenceModel]
 
@@ -278,3 +278,34 @@ def _tokens_compared(models: Sequence[SequenceModel]) -> str:
 def ask_again(sources: Sequence[str], kept: Path, **arguments: Any) -> Difference:
     """Ask once more, draws in an empty folder, as a report is recomputed; `SCHEMA` is the form of its JSON."""
     return diff(*sources, results=kept, progress=0, **arguments)
+
+
+def items_of(text: str) -> list[dict[str, Any]]:
+    """Items as lines of JSON have them (`provlab.modeldiff.items`), each refused here if it is none."""
+    rows = lines(text)
+    questions(rows)
+    return rows
+
+
+def answers(
+    a: str | Path,
+    b: str | Path,
+    items: Sequence[Mapping[str, Any]],
+    *,
+    seed: int = 0,
+    device: str = "cpu",
+    dtype: str = "float32",
+    allow_pickle: bool = False,
+    progress: float = 1.0,
+) -> Paired:
+    """Let two models answer items, and write nothing; what `diff` says of items, without the rest.
+
+    Raises
+    ------
+    ProvlabError
+        If a model cannot be opened, the two share no tokenizer, or a row is no item.
+    """
+    options = Options(seed=seed, device=device, dtype=dtype)
+    how: dict[str, Any] = {"device": device, "dtype": options.torch_dtype, "allow_pickle": allow_pickle}
+    one, other = _opened([str(a), str(b)], opening=opening, progress=progress, **how)
+    return answered(one, other, items, seed=seed)

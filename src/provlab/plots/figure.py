@@ -12,6 +12,7 @@ from matplotlib.figure import Figure as Canvas
 
 from provlab.errors import InputError
 from provlab.files import atomic_file
+from provlab.plots import legible
 from provlab.plots.explore import PIXELS_PER_INCH, Spot, overlay
 from provlab.plots.style import DPI
 
@@ -98,10 +99,13 @@ class Figure:
                 '<span style="position:relative;display:inline-block;line-height:0">'
                 f"{picture}{overlay(self.figure, self.spots)}</span>"
             )
+        # what cannot be read is said to whoever checks the page, and to no reader
+        faults = legible.faults(self.figure)
+        marked = f' data-illegible="{html.escape("; ".join(faults))}"' if faults else ""
         narrow = f'<div class="provlab-narrow">{self.narrow}</div>' if self.narrow else ""
         return (
             # the hidden box lets the book's style enlarge the picture on a tap, without a script
-            f'<figure class="provlab-figure"><label><input type="checkbox" hidden/>{picture}</label>{narrow}'
+            f'<figure class="provlab-figure"{marked}><label><input type="checkbox" hidden/>{picture}</label>{narrow}'
             f"<figcaption>{self._words()}</figcaption></figure>"
         )
 

@@ -6,7 +6,6 @@ from functools import wraps
 from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
-import seaborn as sns
 from matplotlib import style
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, FuncNorm, Normalize, to_hex, to_rgb
@@ -14,6 +13,7 @@ from matplotlib.figure import Figure as Canvas
 
 from provlab import statistics
 from provlab.errors import InputError
+from provlab.extras import need
 
 WIDTH = 6.5
 HALF_WIDTH = 3.2
@@ -127,7 +127,8 @@ def _luminance(rgb: np.ndarray) -> float:
 
 def mako() -> Colormap:
     """Return the sequential map of -log10 p: pale where there is no evidence, dark where it is strong."""
-    return sns.color_palette("mako_r", as_cmap=True)
+    colors: Colormap = need("seaborn").color_palette("mako_r", as_cmap=True)  # a second to import
+    return colors
 
 
 def evidence_norm(largest: float) -> Normalize:

@@ -17,6 +17,7 @@ from provlab import provenance
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.errors import ParameterError
+from provlab.extras import need
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
 from provlab.report.views import Report, numbers
@@ -226,15 +227,13 @@ class Tested(Report):
 
     def with_adjusted(self, rows: Sequence[dict[str, Any]]) -> "pd.DataFrame":
         """Make a frame of a row a record, with why each failed (None, not NaN, where it did not)."""
-        import pandas as pd
-
-        error = pd.Series([record.error for record in self.records], dtype=object)
-        return pd.DataFrame(rows).assign(error=error, **self.adjusted)
+        pandas = need("pandas")
+        error = pandas.Series([record.error for record in self.records], dtype=object)
+        frame: pd.DataFrame = pandas.DataFrame(rows).assign(error=error, **self.adjusted)
+        return frame
 
     def blocks_frame(self) -> "pd.DataFrame":
         """One row per pair, statistic and block: value, log10_p, paper_log10_p."""
-        import pandas as pd
-
         rows = [
             (r.a, r.b, r.statistic, block.block, block.value, block.log10_p, block.detail.paper_log10_p)
             for r in self.records
@@ -242,7 +241,8 @@ class Tested(Report):
             for block in r.outcome.blocks
         ]
         columns = ["a", "b", "statistic", "block", "value", "log10_p", "paper_log10_p"]
-        return pd.DataFrame(rows, columns=columns).astype({"log10_p": float, "paper_log10_p": float})
+        frame: pd.DataFrame = need("pandas").DataFrame(rows, columns=columns)
+        return frame.astype({"log10_p": float, "paper_log10_p": float})
 
     def header(self, schema: str) -> dict[str, Any]:
         """Return what all JSON holds: the models, how they were compared, and how tests are corrected."""

@@ -3,15 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from provlab import plots
 from provlab.engine.store import Store
 from provlab.errors import ParameterError
+from provlab.extras import need
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
@@ -20,6 +20,9 @@ from provlab.report.family import LEVEL, Tested
 from provlab.report.findings import answer
 from provlab.report.lineage import Lineage, short_names
 from provlab.report.outcome import PairEvidence
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SHOWN = 8  # pairs of one kind on a card
 _IN_A_COUNT = {REJECTED: answer(REJECTED)}  # outcomes in other words, where they are counted
@@ -55,7 +58,7 @@ class StudyReport(Tested):
     statistics: tuple[str, ...]
     lineage: Lineage
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self) -> "pd.DataFrame":
         """One row per statistic and pair, with the truth and the verdict over the family of tests.
 
         Columns: a, b, statistic, value, log10_p, floor, paper_log10_p, agree (`views.numbers` says what), detail,
@@ -76,7 +79,7 @@ class StudyReport(Tested):
         ]
         frame = self.with_adjusted(rows).assign(rejected=self.family.rejected)
         # of three values: True, False, None
-        frame["dependent"] = pd.Series([row["dependent"] for row in rows], dtype=object)
+        frame["dependent"] = need("pandas").Series([row["dependent"] for row in rows], dtype=object)
         return frame
 
     def outcomes(self) -> dict[tuple[str, str], str]:
@@ -92,11 +95,13 @@ class StudyReport(Tested):
             for pair, places in at.items()
         }
 
-    def matrix(self, statistic: str, column: str = "log10_p") -> pd.DataFrame:
+    def matrix(self, statistic: str, column: str = "log10_p") -> "pd.DataFrame":
         """Models by models, symmetric, NaN on the diagonal and where there is no value; labelled by short names."""
         frame = self.to_frame()
         labels = self.labels()
-        matrix = pd.DataFrame(np.nan, index=list(labels.values()), columns=list(labels.values()))
+        matrix: pd.DataFrame = need("pandas").DataFrame(
+            np.nan, index=list(labels.values()), columns=list(labels.values())
+        )
         for row in frame[frame["statistic"] == statistic].itertuples():
             value = getattr(row, column)
             matrix.loc[labels[row.a], labels[row.b]] = matrix.loc[labels[row.b], labels[row.a]] = value
@@ -120,14 +125,15 @@ class StudyReport(Tested):
                 matchings[record.a, record.b] = kept
         return matchings
 
-    def truth(self) -> pd.DataFrame:
+    def truth(self) -> "pd.DataFrame":
         """Models by models, True where dependent; False on the diagonal and where unknown."""
         labels = self.labels()
-        return pd.DataFrame(
+        known: pd.DataFrame = need("pandas").DataFrame(
             [[a != b and bool(self.lineage.dependent(a, b)) for b in labels] for a in labels],
             index=list(labels.values()),
             columns=list(labels.values()),
         )
+        return known
 
     def labels(self) -> dict[str, str]:
         """Short names for pictures: without the scheme or organisation where that stays unambiguous."""
@@ -138,7 +144,7 @@ class StudyReport(Tested):
         labels = self.labels()
         return {labels[source]: labels.get(root, root) for source, root in self.lineage.families().items()}
 
-    def summary(self) -> pd.DataFrame:
+    def summary(self) -> "pd.DataFrame":
         """One row per statistic: how many pairs, failed, rejected, how that agrees with the truth, how corrected."""
         rows = []
         for statistic, pairs in self.to_frame().groupby("statistic", sort=False):
@@ -146,7 +152,7 @@ class StudyReport(Tested):
             none = "description only" if pairs["log10_p"].notna().any() else "no p-value"
             dependent, independent = pairs["dependent"].eq(True), pairs["dependent"].eq(False)
 
-            def share(group: pd.Series, rejected: pd.Series = pairs["rejected"], tested: bool = tested) -> str:
+            def share(group: "pd.Series", rejected: "pd.Series" = pairs["rejected"], tested: bool = tested) -> str:
                 return f"{int((rejected & group).sum())} of {int(group.sum())}" if tested and group.any() else "-"
 
             rows.append(
@@ -160,7 +166,8 @@ class StudyReport(Tested):
                     "corrected by": self.family.words() if tested else "not corrected",
                 }
             )
-        return pd.DataFrame(rows)
+        found: pd.DataFrame = need("pandas").DataFrame(rows)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Everything, for machines; `family` says which tests `adjusted_log10_p` is corrected over, and how."""

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from provlab import schema
 from provlab.errors import ParameterError, ZooError
+from provlab.extras import command
 from provlab.files import digest
 from provlab.zoo import corpus
 from provlab.zoo.codehash import module_digests
@@ -298,7 +299,12 @@ def _ground(code: tuple[str, ...], reads_corpus: bool) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Return the versions of the libraries that decide the weights, without local tags such as ``+cpu``."""
-    return {name: importlib.metadata.version(name).split("+")[0] for name in _ARITHMETIC}
+    try:
+        return {name: importlib.metadata.version(name).split("+")[0] for name in _ARITHMETIC}
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ZooError(
+            f"models of the zoo are made with {error.name}, which is not installed; {command('peft')}"
+        ) from error
 
 
 def address(name: str, recipes: Mapping[str, Recipe]) -> str:

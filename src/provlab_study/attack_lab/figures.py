@@ -9,6 +9,7 @@ import pandas as pd
 from provlab.plots import style
 from provlab.plots.style import require
 from provlab_study.attack_lab.measure import Cell
+from provlab_study.attack_lab.rows import AttackRow
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
             for item in items
         )
         rows.append(
-            f'<tr><th scope="row">{escape(attack or "nothing")}</th>{drawn}'
+            f'<tr><th scope="row">{escape(attack or "nothing")}{_words(attack, group)}</th>{drawn}'
             f"{''.join(f'<td>{cost}</td>' for cost in price)}</tr>"
         )
         lines.append("  ".join([attack or "nothing", *map(_count, items), *price]).rstrip())
@@ -91,6 +92,11 @@ def lab(cells: Sequence[Cell], groups: Mapping[str, str], costs: pd.DataFrame, *
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
     return LabTable(table, " ".join(text.split()), "\n".join(lines))
+
+
+def _words(attack: str, group: str) -> str:
+    words = AttackRow.read(attack, group).words if attack else ""
+    return f"<small>{escape(words)}</small>" if words else ""
 
 
 def _count(item: Cell) -> str:

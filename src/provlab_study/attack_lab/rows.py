@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from provlab.attacks.catalogue import Step
 from provlab.errors import ParameterError
 
-#: attacks that train, and all attacks in addition to those of the catalogue; they come first in a row
+#: attacks that train; and all attacks in addition to those of the catalogue, in words: they come first in a row
 TRAINED = ("retrained", "distilled")
-OWN = (*TRAINED, "respelt")
+OWN = {
+    "retrained": "train fresh MLPs until they do what the old ones did",
+    "distilled": "train a fresh model on the other's answers",
+    "respelt": "respell the tokens",
+}
 #: group -> rows; the names after @ are the models that an attack takes from, by their places in a `Family`
 ROWS = {
     "outputs kept": (
@@ -76,6 +80,17 @@ class AttackRow:
         if unknown := set(inputs) - {"origin", "partner"}:
             raise ParameterError(f"{label}: attacks take from the origin or the partner, not from {min(unknown)}")
         return cls(label, group, own, tuple(names), inputs)
+
+    @property
+    def words(self) -> str:
+        """What is done, where that is one thing; a row of several says it in the rows of each."""
+        if len(steps := [*([self.own] if self.own else []), *self.kinds]) != 1:
+            return ""
+        if self.own:
+            return OWN[self.own]
+        step = Step.read(steps[0])
+        number = step.attack.number
+        return step.attack.does + (f" ({number.what}: {step.value:g})" if number else "")
 
     @property
     def exact(self) -> bool:

@@ -40,7 +40,7 @@ def retrained_blocks(rows: pd.DataFrame, *, bar: float, half: float, caption: st
     figure, axes, ranges = _evidence(rows, "block", rows, "", bar, half, 2.5)
     axes.set_xticks(rows["block"])
     axes.set(xlabel="block that was retrained", xlim=(-0.5, len(rows) - 0.5))
-    text = f"Dashed: {format_log10_p(bar)}. Dotted: where half of the units agree, {format_log10_p(half)}."
+    text = f"Dashed: {-bar:g}, the bar. Dotted: {-half:.1f}, where half of the units agree."
     alt = f"Points, one a block and statistic. {ranges.format('log10 p')}. {text}"
     return Figure(figure, f"{caption} {text}".strip(), alt)
 
@@ -61,7 +61,7 @@ def retraining_frontier(points: pd.DataFrame, *, bar: float, half: float, captio
     axes.set_xscale("log")
     axes.invert_xaxis()
     axes.set_xlabel("relative error of the student (better to the right)")
-    text = f"One line a block. Dashed: {format_log10_p(bar)}. Dotted: where half of the units agree."
+    text = f"One line a block. Dashed: {-bar:g}, the bar. Dotted: {-half:.1f}, where half of the units agree."
     alt = f"Evidence against relative error. {ranges.format('at the best fits')}. {text}"
     return Figure(figure, f"{caption} {text}".strip(), alt)
 

@@ -123,7 +123,7 @@ def block_matrices(maps: Sequence[MapRecord], *, level: float, caption: str = ""
     bar = figure.colorbar(image, ax=panels.tolist(), ticks=ticks, pad=0.02)
     bar.ax.minorticks_off()
     bar.ax.set_yticklabels([f"{tick:,g}" for tick in ticks], fontsize=style.SMALL)
-    bar.set_label(r"$-\log_{10}\,p$" + (" (log above 50)" if largest > 50 else ""), fontsize=style.SMALL + 0.5)
+    bar.set_label(r"$-\log_{10}\,p$" + ("\n(log above 50)" if largest > 50 else ""), fontsize=style.SMALL + 0.5)
     bar.outline.set_visible(False)
     figure.supylabel("block of the parent", fontsize=9)
     figure.supxlabel("block of the child", fontsize=9)

@@ -27,7 +27,7 @@ from provlab.report.study_report import StudyReport
 from provlab.report.views import Report
 from provlab_study.publishing import claims
 from provlab_study.publishing.declared import Parameter, left_out, of_ones_own
-from provlab_study.publishing.evidence import ClaimStatus, frame_of
+from provlab_study.publishing.evidence import FAILS, ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, founded, seen, truth
 from provlab_study.publishing.marks import MARKS, folded
 from provlab_study.publishing.own import check_lineage, in_words, told_lineage
@@ -315,7 +315,15 @@ class Run:
             (truth(holds), f"{sentence} Seen: {against}." if (against := seen(holds)) else sentence)
             for holds, sentence in findings
         )
-        return PageSummary(truth(lead), tuple(told), self._about_own(), seen(lead))
+        return PageSummary(truth(lead), tuple(told), self._about_own(), seen(lead), self._failing())
+
+    def _failing(self) -> tuple[str, ...]:
+        """The claims that this page judged and that fail, each with what was seen: no lead stands without them."""
+        failing = {claim: status for claim, status in self.judgements.items() if status.status == FAILS}
+        return tuple(
+            f"Claim {claim} fails: {(status.ours or status.why).partition('; ')[0].rstrip('.')}."
+            for claim, status in failing.items()
+        )
 
     def _about_own(self) -> tuple[str, ...] | None:
         """What the studies of a reader's models found, in a sentence or two; None where the models are the study's."""
@@ -393,12 +401,15 @@ class PageSummary:
         What was found of a reader's models, None where the models are the study's.
     against : str
         What the run shows against the lead; empty where the run does not deny it.
+    failing : tuple of str
+        Claims of the page that fail, a sentence each, which stand behind the lead.
     """
 
     lead: bool | str | None
     findings: tuple[tuple[bool | str | None, str], ...]
     own: tuple[str, ...] | None = None
     against: str = ""
+    failing: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         """Markdown, which reads as plain text; of a reader's models, what was not tried folds."""
@@ -419,6 +430,7 @@ class PageSummary:
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
         about: dict[str, Any] = {} if self.own is None else {"own": self._about_own()}
         about |= {"against": self.against} if self.against else {}
+        about |= {"failing": list(self.failing)} if self.failing else {}
         return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead, **about}
 
 

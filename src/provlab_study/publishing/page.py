@@ -29,6 +29,7 @@ SHOWN = {"by-hand", "hide-input", "hide-cell", "remove-input", "remove-cell"}
 # what a folded cell's code makes, by what its output holds
 MADE = {PICTURE: "this picture", "<table": "this table"}
 ABOVE = f'<p class="provlab-note">Shown at the <a href="#{OPENING}">top of this page</a>.</p>'
+_SAID = re.compile(r"<title>([^<]*)</title></path>")  # of a place in a picture: `provlab.plots.explore`
 _DRAWN = re.compile(rf'(?s)<figure class="{PICTURE}.*?</figure>')
 _BOX = re.compile(r"(?s)```\{solution-start\} (.*?)\n```\n(.*?)\s*```\{solution-end\}\n```\s*")
 
@@ -67,6 +68,19 @@ def arrange(notebook: NotebookNode) -> None:
             cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
     _open(notebook)
     _once(notebook)
+    _quieten(notebook)
+
+
+def _quieten(notebook: NotebookNode) -> None:
+    """Let the places of a picture say what they show to the book's script alone.
+
+    Titles are text of the page: hundreds of them are what a search finds and a screen reader may read out.
+    """
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            data = output.get("data", {})
+            if 'class="provlab-spots"' in (html := data.get("text/html", "")):
+                data["text/html"] = re.sub(r"(<path [^>]*)>" + _SAID.pattern, r'\1 data-says="\2"></path>', html)
 
 
 def _open(notebook: NotebookNode) -> None:
@@ -127,7 +141,8 @@ def _summarise(notebook: NotebookNode) -> None:
             notebook.cells.insert(i + 1, words)
             title, lead, *rest = notebook.cells[0].source.split("\n\n")
             against = summary.metadata.get("against")  # a lead that the run denies says what was seen
-            opening = [MARKS[summary.metadata.lead] + lead + (f" *Seen: {against}.*" if against else "")]
+            failing = "".join(f" **{sentence}**" for sentence in summary.metadata.get("failing", []))
+            opening = [MARKS[summary.metadata.lead] + lead + (f" *Seen: {against}.*" if against else "") + failing]
             if found := summary.metadata.get("own"):  # of a reader's models: what was found of them, the study's folds
                 opening = [" ".join(found), folded("What the study found of its own models", [lead]).strip()]
             notebook.cells[0].source = "\n\n".join([title, *opening, *rest])

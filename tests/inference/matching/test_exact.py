@@ -27,7 +27,7 @@ from provlab.inference.matching import (
     match_shuffled,
     polish,
 )
-from provlab.inference.matching.cosine import cosines, cosines_float64, unit_rows
+from provlab.inference.matching.cosine import cosines, cosines_float64, error_bound, unit_rows
 
 CASES = 2000  # of `assign` and of `match` each
 
@@ -253,7 +253,7 @@ def test_the_error_bound_holds():
     for d in (1, 7, 300, 5000, 20_000):
         first, second = unit_rows(rng.normal(size=(30, d)) ** 3), unit_rows(rng.normal(size=(20, d)) ** 3)
         error = np.abs(cosines(first, second) - cosines_float64(first, second)).max()
-        assert error < polish.error_bound(d)
+        assert error < error_bound(d)
 
 
 def test_long_rows_are_summed_by_parts_and_need_no_product_in_float64(monkeypatch):

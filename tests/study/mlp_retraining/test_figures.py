@@ -18,7 +18,7 @@ def blocks() -> pd.DataFrame:
 
 def test_blocks_say_what_they_show() -> None:
     figure = figures.retrained_blocks(blocks(), bar=-12, half=-65.1, caption="Blocks.")
-    assert figure.caption == "Blocks. Dashed: -12.0. Dotted: where half of the units agree, -65.1."
+    assert figure.caption == "Blocks. Dashed: 12, the bar. Dotted: 65.1, where half of the units agree."
     assert "φ_MATCH log10 p from -39.0 to -17.0" in figure.alt
     assert "φ_|MATCH| log10 p from -198.0 to -77.0" in figure.alt
     assert "a stranger log10 p from -0.8 to -0.1" in figure.alt

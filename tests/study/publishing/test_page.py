@@ -9,7 +9,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from small_notebooks import write
 
 from provlab_study.publishing import runner
-from provlab_study.publishing.evidence import WITHIN_SPREAD, ClaimStatus
+from provlab_study.publishing.evidence import FAILS, HOLDS, WITHIN_SPREAD, ClaimStatus
 from provlab_study.publishing.experiment import Run
 from provlab_study.publishing.judgement import Judgement, Shown, truth
 from provlab_study.publishing.marks import MARKS, UNDECIDED
@@ -236,3 +236,31 @@ def test_a_first_reading_shows_results_and_folds_their_code():
     assert tags['run = provlab_study.begin("tree", globals())'] == ["hide-cell"]
     (table,) = (cell for cell in page.cells if cell.source == "table")
     assert table.metadata.mystnb.code_prompt_show == "Show the code of this table"
+
+
+def test_places_of_a_picture_are_no_text_of_the_page():
+    svg = '<svg class="provlab-spots"><path d="M0,0h1z"><title>oak and &quot;elm&quot;: -3.1</title></path></svg>'
+    page = notebook(shown(FIGURE.replace("<img", f"{svg}<img")))
+    arrange(page)
+    (html,) = (text for text in outputs_of(page) if "provlab-spots" in text)
+    assert '<path d="M0,0h1z" data-says="oak and &quot;elm&quot;: -3.1"></path>' in html
+    assert "<title>" not in html
+
+
+def test_a_lead_names_the_claims_that_fail(tmp_path):
+    run = Run("tree", {}, Results(tmp_path / "results"))
+    run.judgements = {
+        "I1": ClaimStatus(FAILS, "0 of 3 pairs are found; log10 p -1 to 0", ""),
+        "I2": ClaimStatus(HOLDS, "all", ""),
+    }
+    summary = run.summary(True)
+    assert summary.failing == ("Claim I1 fails: 0 of 3 pairs are found.",)
+    page = notebook(shown(FIGURE))
+    data, metadata = summary._repr_mimebundle_()
+    page.cells.append(
+        new_code_cell("run.summary()", outputs=[new_output("display_data", data=data, metadata=metadata)])
+    )
+    arrange(page)
+    assert page.cells[0].source.endswith("Every pair is\nfound. **Claim I1 fails: 0 of 3 pairs are found.**")
+    run.judgements.pop("I1")
+    assert run.summary(True)._repr_mimebundle_()[1] == {"lead": True}

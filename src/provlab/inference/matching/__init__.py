@@ -23,6 +23,7 @@ from filelock import FileLock
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.errors import one_line
+from provlab.extras import command
 from provlab.files import cache_dir
 from provlab.inference.matching.cosine import (
     Assignment,
@@ -179,7 +180,7 @@ def _compiled(dtype: str) -> ModuleType | None:
     try:
         from provlab.inference.matching import exact
     except ImportError as error:
-        return _notice(f"numba cannot be imported ({one_line(error)})")
+        return _notice(f"numba cannot be imported ({one_line(error)}); {command('numba')}")
     with _one_at_a_time():
         exact.warm(dtype)
     return exact

@@ -25,10 +25,15 @@ WIDE = 4096
 # embedding of 32,000 tokens the bound would be a third of the spread of their cosines, and all had to be computed in
 # float64.
 SUMMED = 4096
-#: multiplies unit rows (h1, d) with (h2, d) to (h1, h2), float32: within `polish.error_bound`, as `multiplied` is
+#: multiplies unit rows (h1, d) with (h2, d) to (h1, h2), float32: within `error_bound`, as `multiplied` is
 Product = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]
 _elsewhere: ContextVar[Product | None] = ContextVar("provlab_product", default=None)
 NORMALISED = 2**17  # entries normalised at a time: a megabyte in float64 stays in the processor's cache
+
+
+def error_bound(columns: int) -> float:
+    """Largest error of a float32 cosine of rows of so many entries, in whatever order each part was summed."""
+    return (min(columns, SUMMED) + columns // SUMMED + 16) * 2.0**-24
 
 
 @contextmanager
@@ -187,7 +192,7 @@ def cosine_similarity(W1: Rows, W2: Rows) -> NDArray[np.float32]:
     Returns
     -------
     ndarray
-        float32, shape (h1, h2); each entry is within `polish.error_bound` of the cosine.
+        float32, shape (h1, h2); each entry is within `error_bound` of the cosine.
 
     Raises
     ------

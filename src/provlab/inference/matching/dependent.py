@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.inference.matching.compiled import Floats
-from provlab.inference.matching.cosine import UnitRows, blocks, multiplied
-from provlab.inference.matching.polish import edge_cosines, error_bound
+from provlab.inference.matching.cosine import UnitRows, blocks, error_bound, multiplied
+from provlab.inference.matching.polish import edge_cosines
 
 PROBED = 48  # rows looked at first
 SHARES = (1 / 16, 1 / 8, 1 / 4, 3 / 8)  # of the columns that are taken

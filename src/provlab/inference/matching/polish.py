@@ -13,16 +13,11 @@ from numpy.typing import NDArray
 from provlab.inference.matching.assignment import Solution, mend
 from provlab.inference.matching.certificate import ROUNDING, above, left_over, proved
 from provlab.inference.matching.compiled import Floats, Longs, Reals, kernel, over_rows, read_only
-from provlab.inference.matching.cosine import SUMMED, Assignment, UnitRows
+from provlab.inference.matching.cosine import Assignment, UnitRows, error_bound
 
 EDGES = 64  # near edges a row, on average, beyond which the whole product in float64 is cheaper ...
 FEW_EDGES = 2**17  # ... unless they are so few anyway
 WIDENINGS = 3
-
-
-def error_bound(columns: int) -> float:
-    """Largest error of a float32 cosine of rows of so many entries, in whatever order each part was summed."""
-    return (min(columns, SUMMED) + columns // SUMMED + 16) * 2.0**-24
 
 
 def polish(

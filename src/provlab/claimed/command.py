@@ -1,0 +1,67 @@
+"""``provlab check``: what a vendor says of models, judged."""
+
+from pathlib import Path
+from typing import Any
+
+import rich_click as click
+
+from provlab.cli import delivery, options
+from provlab.cli.command import Command
+from provlab.engine.store import Store
+from provlab.errors import InputError
+from provlab.files import atomic_file
+
+
+def _kinds() -> str:
+    from provlab.claimed.kinds import KINDS
+
+    return f"A claim is one of: {'; '.join(kind.written for kind in KINDS.values())}."
+
+
+@click.command(cls=Command, goes_on=True, more=_kinds)
+@click.argument(
+    "claims",
+    required=False,
+    metavar="CLAIMS.yml",
+    help="YAML: models, each with a list of claims",
+)
+@click.option("--card", metavar="FOLDER", help="a model's folder: judge base_model and base_model_relation of its card")
+@options.TEXT
+@options.SEED
+@options.DEVICE
+@options.DTYPE
+@options.ALLOW_PICKLE
+@delivery.RESULTS
+@delivery.VERBOSE
+@delivery.JSON
+@click.option("--junit", type=delivery.OutputFile(), help="write JUnit XML, which build machines show")
+def command(
+    claims: str | None,
+    *,
+    card: str | None,
+    results: str | None,
+    verbose: bool,
+    json: str | None,
+    junit: str | None,
+    **settings: Any,
+) -> int:
+    """Is what somebody says of a model true? Exit codes: 0 nothing is refuted, 1 a claim is, 2 could not run, 3 open.
+
+    example: provlab check CLAIMS.yml
+    """
+    from provlab.claimed.door import check
+
+    if (claims is None) == (card is None):
+        raise InputError("give a file of claims, or --card with a model's folder")
+    checked = check(
+        card or claims or "",
+        card=card is not None,
+        store=Store(delivery.store_root(results)),
+        progress=delivery.seconds_between_bars(),
+        **options.without_defaults(settings),
+    )
+    delivery.deliver(json, checked.to_json, checked, verbose=verbose)
+    if junit:
+        with atomic_file(Path(junit)) as temporary:
+            temporary.write_text(checked.to_junit(), encoding="utf-8")
+    return checked.status
