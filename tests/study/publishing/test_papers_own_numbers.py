@@ -177,10 +177,11 @@ def distilled():
 
 
 def median_max():
+    """The paper prints one digit for each group; pairs of a replication scatter about it, and round to the same."""
     near, far = (float(scalar(f"statistic of {word} pairs").split()[-1]) for word in ("dependent", "independent"))
-    return {
-        "median_max": {"dependent": [near] * 9, "independent": [far] * 15, "chain": [far + k / 100 for k in range(6)]}
-    }
+    independent = [far + (k - 7) / 200 for k in range(15)]
+    assert {round(value, 1) for value in independent} == {far}
+    return {"median_max": {"dependent": [near] * 9, "independent": independent, "chain": independent[4:10]}}
 
 
 def toy():
@@ -200,7 +201,7 @@ def toy():
         return {"ratio": ratio, **near, "total_variation": [0.01, 0.01]}
 
     sampling = {"exact": exact, "reference": "PD_AB", "runs": [run(k) for k in range(3)], "blind": run(5)}
-    sampling["repeats"] = [run(k, 0.028) for k in range(41)]
+    sampling["repeats"] = [run(k, 0.028) for k in range(123)]
     return {"sampling": sampling, "space": {"inputs": 10**8, "valid": 3_785_821, "prefixes": 11_111_110}}
 
 
