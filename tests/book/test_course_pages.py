@@ -124,7 +124,7 @@ def test_the_map_is_drawn_as_its_script_says_and_shows_every_chapter():
     drawn = script["DRAWN"].read_text(encoding="utf-8")
     assert drawn == script["drawn"](), "run: python book/course/map.py"
     linked = re.findall(r'href="\.\./experiments/(\w+)\.html"', drawn)
-    chapters = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {"scoreboard", "status"}
+    chapters = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {"scoreboard", "status", "what_failed"}
     assert sorted(linked) == sorted(chapters)
     assert {f"{session.stem}.html" for session in SESSIONS} == set(re.findall(r'href="(session_\d+\.html)"', drawn))
     assert {end for arrow in script["ARROWS"] for end in arrow} <= chapters | {"further"}

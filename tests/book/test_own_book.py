@@ -54,7 +54,7 @@ def test_a_profile_gives_each_page_that_takes_any_models_what_it_needs(run, chec
     for page in NOTEBOOKS:
         kind, why = on_own_models(page)
         assert (f"#   {page.stem}: " in text) == (kind == "some")
-        assert why or kind == "yes" or page.stem in ("scoreboard", "status")
+        assert why or kind == "yes" or page.stem in ("scoreboard", "status", "what_failed")
     assert f"{len(takes)} pages on 3 models" in out
     assert "make reproduce PROFILE=mine" in out
 

@@ -51,7 +51,7 @@ def pairs(n):
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("summed", [4096, 16], ids=["at once", "by parts"])
 def test_the_matching_is_that_of_the_cpu(unsigned, summed, monkeypatch):
-    for module in ("engine.device", "inference.matching.cosine", "inference.matching.polish"):
+    for module in ("engine.device", "inference.matching.cosine"):
         monkeypatch.setattr(f"provlab.{module}.SUMMED", summed)
     for k, (a, b) in enumerate(pairs(200)):
         here = match_shuffled(a, b, seed=k, unsigned=unsigned)

@@ -47,7 +47,6 @@ EXCEPTIONS = {
         "betaincinv",
     },  # percentiles of few chains; Clopper and Pearson
     "provlab.modeldiff.written": {"ndtr"},  # the share of a normal law beyond zero
-    "provlab_study.family_forest.predicates": {"binomtest"},  # binomial: counts of wrong joins and of right edges
     "provlab_study.power.blocks_needed": {"cdf"},  # a power, by the normal law
 }
 

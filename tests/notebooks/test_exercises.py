@@ -32,7 +32,7 @@ BASH = re.compile(r"(?ms)^```bash\n(.*?)^```$")
 # tags: a cell that computes the numbers of the paragraph before it, and one that solves an exercise and is not run
 BY_HAND_TAG, SOLUTION = "by-hand", "solution"
 BY_HAND = re.compile(r"(?ms)^\*\*By hand\.\*\*(?:(?!\n\n).)*(?:\n\n```python\n.*?^```$)?")
-FOUND_BY_READERS = ("scoreboard", "status")  # pages that only show what the others left
+FOUND_BY_READERS = ("scoreboard", "status", "what_failed")  # pages that only show what the others left
 
 
 @dataclass(frozen=True)

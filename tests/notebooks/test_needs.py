@@ -14,7 +14,7 @@ from provlab_study.publishing.plan import Plan
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
 PLANS = {path.stem: Plan.read(path) for path in sorted((FOLDER / "profiles").glob("*.yml"))}
-READING = ("scoreboard", "status")
+READING = ("scoreboard", "status", "what_failed")
 GIVEN = [
     (profile, experiment["notebook"], experiment.get("parameters", {}))
     for profile, plan in PLANS.items()

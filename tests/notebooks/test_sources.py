@@ -29,7 +29,7 @@ FOLDER = PROJECT / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml"))}
 DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
-READING = {"scoreboard", "status"}  # they show what the others left
+READING = {"scoreboard", "status", "what_failed"}  # they show what the others left
 CHAPTERS = sorted(set(NOTEBOOKS) - READING)
 
 
@@ -294,7 +294,7 @@ def test_there_are_notebooks():
 def test_plans_are_accepted(profile):
     plan = Plan.read(PLANS[profile])
     assert plan.profile == profile
-    assert [experiment["notebook"] for experiment in plan.experiments][-2:] == ["scoreboard", "status"]
+    assert [experiment["notebook"] for experiment in plan.experiments][-3:] == ["scoreboard", "what_failed", "status"]
     assert all(experiment.get("reads") for experiment in plan.experiments[-2:])
     assert {experiment["notebook"] for experiment in plan.experiments} == set(NOTEBOOKS)
 

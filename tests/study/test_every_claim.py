@@ -170,7 +170,7 @@ POWER: dict[str, Change] = {
     "I18": update("invariants", "M_a", disguised=[0.98, 0.9]),
     "I19": every("undone", change=lambda k, row: {"residual": [0.1] * 9 + [0.9] * 8}),
     "I20": update("median_max", dependent=EVASION.BAND[:2]),
-    "I21": every("blocks", change=lambda k, row: {"log10_p": -0.3}),
+    "I21": every("blocks", change=lambda k, row: {"paper_log10_p": -0.3}),
     **dict.fromkeys(("I22", "I23"), lambda r: [m.update(log10_p=[[-0.3] * 3] * 6) for m in r["maps"][:2]]),
     "I24": every("units", change=lambda k, row: {"placed": 0}),
     "I25": lambda r: [row.update(dependent=[-0.3] * 3) for row in r["distilled"].values()],
@@ -213,7 +213,7 @@ SIZE: dict[str, Change] = {
     "I19": "no statistic is shown to tell what cannot be told: that residuals are alike is the claim itself, and a "
     "residual that tells is the plant of power",
     "I20": update("median_max", dependent=[0.2] * 9, independent=[0.6] * 40, chain=[0.6] * 6),
-    "I21": every("blocks", change=lambda k, row: {"log10_p_stranger": row["log10_p"]}),
+    "I21": every("blocks", change=lambda k, row: {"paper_log10_p_stranger": row["paper_log10_p"]}),
     **dict.fromkeys(("I22", "I23"), lambda r: [m.update(log10_p=[[0.0] * 3] * 6) for m in r["maps"][2:]]),
     "I24": put("stranger_units", value=[{"called": 100, "units": 100}] * 9),
     "I25": update(perfect=[-300.0] * 40),

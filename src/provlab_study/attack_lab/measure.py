@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from tqdm import tqdm
 
 from provlab import api, studying, zoo
@@ -381,7 +380,7 @@ def judged(tested: Sequence[LabTest]) -> list[Judged]:
         if (attack, statistic) not in counted.index:
             continue
         hits, n = map(int, counted.loc[(attack, statistic)])
-        low, high = (float(end) for end in stats.binomtest(hits, n).proportion_ci(SURE)) if n else (0.0, 1.0)
+        low, high = calibration.size_interval(hits, n, SURE) if n else (0.0, 1.0)
         if says == "refused" or not n:
             verdict = "borne out" if (says == "refused") == (n == 0) else "denied"
         else:

@@ -17,6 +17,7 @@ from provlab.report.study_report import StudyReport
 from provlab.statistics import get as get_statistic
 from provlab.statistics.results import BlockResult, MissingDetailError
 from provlab_study.publishing.results import Results
+from provlab_study.shared.calibration.bands import size_interval
 
 Kind = TypeVar("Kind")
 
@@ -96,8 +97,7 @@ class Bar:
     @classmethod
     def share(cls, what: str, k: int, n: int, at: float, *, above: bool = False) -> "Bar":
         """Make the bar of `k` of `n` trials, with the exact 95% interval of their share (Clopper and Pearson, 1934)."""
-        low, high = stats.binomtest(k, n).proportion_ci(0.95)
-        return cls(what, [k / n], at, above=above, interval=(float(low), float(high)), trials=n)
+        return cls(what, [k / n], at, above=above, interval=size_interval(k, n), trials=n)
 
     def __post_init__(self) -> None:
         if not len(self.values):

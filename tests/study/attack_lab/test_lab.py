@@ -153,19 +153,19 @@ def test_the_picture_says_what_is_lost_and_who_is_accused():
 
 
 def test_a_cell_of_the_table_says_what_it_counts():
-    cells = [measure.Cell("merge", "phi_u", 6, 7, 1, 7, 0), measure.Cell("merge", "phi_h", 0, 0, 0, 7, 7)]
-    costs = pd.DataFrame({"growth": [1.0], "loss": [0.25]}, index=["merge"])
-    html = figures.lab(cells, {"merge": "lossy"}, costs).html
+    cells = [measure.Cell("average", "phi_u", 6, 7, 1, 7, 0), measure.Cell("average", "phi_h", 0, 0, 0, 7, 7)]
+    costs = pd.DataFrame({"growth": [1.0], "loss": [0.25]}, index=["average"])
+    html = figures.lab(cells, {"average": "lossy"}, costs).html
     assert re.findall(r'<td class="(.*?)" title="(.*?)">(.*?)</td>', html) == [
         (
             "caught accused",
-            "merge, φ_U: 6 of 7 descendants caught; 1 of 7 strangers accused; the attack: 1.00 times the parameters, "
+            "average, φ_U: 6 of 7 descendants caught; 1 of 7 strangers accused; the attack: 1.00 times the parameters, "
             "+0.250 nats a token",
             "6/7!",
         ),
         (
             "refused",
-            "merge, φ_H: the statistic refuses; 0 of 7 strangers accused; the attack: 1.00 times the parameters, "
+            "average, φ_H: the statistic refuses; 0 of 7 strangers accused; the attack: 1.00 times the parameters, "
             "+0.250 nats a token",
             "",
         ),

@@ -15,7 +15,7 @@ NOTEBOOKS = Path(provlab.__file__).parents[2] / "notebooks"
 #: pages on where two models disagree, and those that offer it or plan it
 DIFFERENCES = {"audit", "how_it_scales", "iglm", "model_diff", "plagiarism", "toy_modulo30", "two_models"}
 EVERY = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
-SHOWS_ALL = {"scoreboard", "status"}
+SHOWS_ALL = {"scoreboard", "status", "what_failed"}
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,7 @@ def test_modules_are_loaded_by_name_where_every_page_reaches_them():
     """A module that is loaded by name elsewhere would not be seen: no page would be stale where it changed."""
     loaded = {
         "provlab.lazy",  # names of the packages themselves
+        "provlab.extras",  # packages by others
         "provlab.zoo.corpus",  # modules of Python itself
         "provlab.cli",
         "provlab_study.publishing.claims",  # the notebook's own chapter

@@ -98,9 +98,9 @@ def simultaneous_band(n: int, level: float) -> Band:
     )
 
 
-def size_interval(k: int, n: int) -> tuple[float, float]:
-    """Exact (Clopper-Pearson) 95% interval for the rate behind k events in n trials, by scipy."""
-    interval = stats.binomtest(k, n).proportion_ci(0.95)
+def size_interval(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact (Clopper-Pearson) interval for the rate behind k events in n trials, by scipy."""
+    interval = stats.binomtest(k, n).proportion_ci(level)
     return float(interval.low), float(interval.high)
 
 
