@@ -15,6 +15,7 @@ from provlab.claimed.evidence import Evidence
 from provlab.errors import InputError, ParameterError
 from provlab.modeldiff import door
 from provlab.report import decide
+from provlab.report.outcome import PairEvidence
 from provlab.statistics import flaws
 
 ZERO = "0" * 64
@@ -174,7 +175,7 @@ def test_what_is_later_cannot_be_the_base():
 
 def test_answers_that_turn_one_way_refute_a_claim():
     class Paired:
-        alike = False
+        other = 9
 
     (claim,) = reading.of_lines({"m": "answers as b does on items.jsonl"})
     outcomes = {
@@ -204,12 +205,18 @@ def test_holm_over_questions():
 
 
 def test_the_cheapest_ways_are_those_of_the_table():
-    able = decide.Test("phi_match", "units", frozenset(), 0.0, -9.0)
-    assert fooling.to_hide([able], flaws.FREE) == "up projections times a negative number; it costs nothing"
-    assert "trained on the other's answers" in fooling.to_hide(
-        [decide.Test("phi_unseen", "rows", frozenset(), 0.0, -9.0)], ()
-    )
-    assert fooling.to_hide([], flaws.FREE) == fooling.NONE_KNOWN
+    def pair(*names, text=False):
+        reads = frozenset(["text"]) if text else frozenset()
+        tests = tuple(decide.Test(name, "units", reads, 0.0, -9.0) for name in names)
+        unread = {"lent_ids": text, "name": "m"}
+        return PairEvidence({}, tests, (), (unread, unread))
+
+    assert fooling.to_hide(pair("phi_match")) == "up projections times a negative number; it costs nothing"
+    both = ["phi_match", "phi_anchor"]
+    priced = flaws.cheapest(both)
+    assert fooling.to_hide(pair(*both)) == f"{priced.what}; it costs {priced.price.words()}"
+    assert fooling.to_hide(pair(*both, text=True)).startswith("tokens numbered otherwise")
+    assert fooling.to_hide(pair()) == fooling.NOTHING_RAN
     assert fooling.to_frame(["phi_match"]).startswith("an unrelated model whose units are joined by imitations")
     assert fooling.to_frame(["phi_u", "phi_match_all"]).endswith("it costs nothing, and phi_match_all would not reject")
     assert fooling.to_frame([]) == fooling.NONE_KNOWN

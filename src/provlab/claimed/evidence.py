@@ -178,7 +178,7 @@ class Evidence:
     @property
     def all_alike(self) -> bool:
         """Both give the same answer to each question, right or wrong."""
-        return self.answered is not None and self.answered[0].alike
+        return self.answered is not None and not self.answered[0].other
 
     @property
     def turned(self) -> bool:

@@ -189,9 +189,9 @@ class Paired:
         return wrong, sum(item.right == (False, True) for item in self.items)
 
     @property
-    def alike(self) -> bool:
-        """Whether both give one answer to each question, right or wrong; "" is no answer that both give."""
-        return all(item.given[0] == item.given[1] != "" for item in self.items)
+    def other(self) -> int:
+        """How many answers are not known to be the same under both, right or wrong."""
+        return sum(item.given[0] != item.given[1] or not item.given[0] for item in self.items)
 
     @property
     def p(self) -> float:
