@@ -57,7 +57,7 @@ def items(folder: Path) -> str:
     return str(path)
 
 
-def planted(folder: Path) -> list[tuple[str, str, str, str]]:
+def planted(folder: Path) -> list[tuple[str, str, str]]:
     """What is planted: "true", or the way in which it is false; the model; and the claim."""
     merged = merge("zoo:oak-chat", "zoo:oak-hermes", folder / "merged")
     again = merge("zoo:oak-code-python", "zoo:oak-code-solidity", folder / "merged-again")
@@ -113,7 +113,7 @@ def planted(folder: Path) -> list[tuple[str, str, str, str]]:
             ("zoo:elm", f"answers as zoo:oak-math does on {asked}"),
         ],
     }
-    return [("true", *said) for said in true] + [(way, *said) for way, some in false.items() for said in some]
+    return [(way, model, line) for way, some in {"true": true, **false}.items() for model, line in some]
 
 
 def main() -> int:
