@@ -15,6 +15,7 @@ from provlab.claimed.evidence import Evidence
 from provlab.errors import InputError, ParameterError
 from provlab.modeldiff import door
 from provlab.report import decide
+from provlab.report.outcome import PairEvidence
 from provlab.statistics import flaws
 
 ZERO = "0" * 64
@@ -22,7 +23,11 @@ ZERO = "0" * 64
 
 @pytest.fixture(scope="module")
 def folders(models, tmp_path_factory):
-    """The base, strangers, two near children; their mean, and a copy."""
+    """The base, strangers, two near children; their mean, two with numbers left out, and a copy.
+
+    *pruned* has its numbers below three tenths of a standard deviation at zero, which units stand; *halved* one number
+    in two, drawn, after which units of an untrained model are no longer alike, and only orders and rows agree.
+    """
     root, rng = tmp_path_factory.mktemp("made"), torch.Generator().manual_seed(0)
 
     def made(name, change):
@@ -35,21 +40,31 @@ def folders(models, tmp_path_factory):
     def trained(_, value):
         return value + 0.05 * value.std() * torch.randn(value.shape, generator=rng) if value.ndim == 2 else value
 
+    def pruned(_, value):
+        return value.where(value.abs() > 0.3 * value.std(), 0) if value.ndim == 2 else value
+
+    def halved(_, value):
+        return value * (torch.rand(value.shape, generator=rng) < 0.5) if value.ndim == 2 else value
+
     near = {name: made(name, trained) for name in ("tuned", "sibling")}
     one, other = (load_file(Path(near[name]) / "model.safetensors") for name in near)
     return {
         **{name: models[name] for name in ("base", "stranger", "other")},
         **near,
         "merged": made("merged", lambda key, _: (one[key] + other[key]) / 2),
+        "pruned": made("pruned", pruned),
+        "halved": made("halved", halved),
         "copy": made("copy", lambda _, value: value),
     }
 
 
 @pytest.fixture(scope="module")
 def items(folders, tmp_path_factory):
-    """Questions whose right answer is the one that the base gives."""
-    path = tmp_path_factory.mktemp("items") / "items.jsonl"
-    words, letters = ["model", "reads", "page", "text", "says", "word"], ["b", "c", "f"]  # of as many tokens
+    """Questions whose right answer is the one that the base gives, and questions that neither it nor a stranger gets.
+
+    The answers have as many tokens each: of untrained models the shortest is the likeliest, whichever the model.
+    """
+    words, letters = ["model", "reads", "page", "text", "says", "word"], ["b", "c", "f"]
     asked = [
         {"prompt": f"the {a} {b}", "answer": answer, "choices": letters}
         for a in words
@@ -57,11 +72,15 @@ def items(folders, tmp_path_factory):
         if a != b
         for answer in letters
     ]
-    given = door.answers(folders["base"], folders["copy"], asked, progress=0)
-    right = {(item.context, item.answer.strip()) for item in given.items if item.right[0]}
-    rows = [row for row in asked if (row["prompt"], row["answer"]) in right]
-    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return str(path)
+    given = door.answers(folders["base"], folders["stranger"], asked, progress=0)
+    written = {}
+    for name, wanted in {"right": ((True, True), (True, False)), "wrong": ((False, False),)}.items():
+        chosen = {(item.context, item.answer.strip()) for item in given.items if item.right in wanted}
+        rows = [row for row in asked if (row["prompt"], row["answer"]) in chosen]
+        path = tmp_path_factory.mktemp("items") / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+        written[name] = str(path)
+    return written
 
 
 #: what is said, of which model -> the outcome and the fact that decides; true claims first
@@ -70,8 +89,11 @@ TRUE = {
     ("stranger", "independent of {base}"): ("not testable", "always"),  # untrained models read no text
     ("merged", "merge of {tuned} and {sibling}"): ("supported", "combined"),
     ("tuned", "quantized from {base}"): ("supported", "kin"),
+    ("pruned", "pruned from {base}"): ("supported", "kin"),
+    ("halved", "pruned from {base}"): ("not testable", "weak"),
     ("copy", "same weights as {digest}"): ("supported", "same_digest"),
-    ("copy", "answers as {base} does on {items}"): ("supported", "all_alike"),
+    ("copy", "answers as {base} does on {right}"): ("supported", "all_alike"),
+    ("copy", "answers as {base} does on {wrong}"): ("supported", "all_alike"),
 }
 FALSE = {
     ("tuned", "independent of {base}"): ("refuted", "kin"),
@@ -82,6 +104,8 @@ FALSE = {
     ("tuned", "merge of {base} and {sibling}"): ("not testable", "kin"),
     ("tuned", "pruned from {base}"): ("refuted", "whole"),
     ("stranger", "same weights as {digest}"): ("refuted", "always"),
+    ("stranger", "answers as {base} does on {right}"): ("refuted", "turned"),
+    ("stranger", "answers as {base} does on {wrong}"): ("not refuted", "always"),
 }
 
 
@@ -89,7 +113,7 @@ FALSE = {
 def checked(folders, items, text):
     """All planted claims in one file."""
     digest = provlab.reading.checkpoint.Checkpoint.open(folders["base"]).content
-    names = folders | {"digest": digest, "items": items}
+    names = folders | {"digest": digest} | items
     claims: dict[str, list[str]] = {}
     for model, line in TRUE | FALSE:
         claims.setdefault(folders[model], []).append(line.format(**names))
@@ -107,26 +131,26 @@ def test_a_planted_claim_is_judged(checked, said):
 def test_all_of_one_file_are_corrected_together(checked, folders, text):
     result, by_line = checked
     questions = {one.questions for one in result.claims}
-    assert questions == {8}
+    assert questions == {13}
     claim = {folders["tuned"]: f"tuned from {folders['base']}"}
     (alone,) = provlab.check(claim, text=text, progress=False).claims
     both = (alone, by_line["tuned", "tuned from {base}"])
     least = [evidence.smallest(pair) for one in both for pair in one.evidence.pairs.values()]
-    assert least[0] < least[1] < least[0] + 1.05  # log10 of 8 questions
+    assert least[0] < least[1] < least[0] + 1.2  # log10 of 13 questions
 
 
 def test_answers_to_people_and_to_machines(checked):
     result, _ = checked
     assert result.status == 1
-    assert result.title().startswith("14 claims of the file: 5 supported, 7 refuted, 2 not testable")
+    assert result.title().startswith("19 claims of the file: 7 supported, 1 not refuted, 8 refuted, 3 not testable")
     text = " ".join(str(result).split())
     for words in ("judged by:", "error:", "would refute it:", "cheapest way known to fool it:"):
-        assert text.count(words) == 14
+        assert text.count(words) == 19
     content = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert content["outcomes"] == {"supported": 5, "not refuted": 0, "refuted": 7, "not testable": 2}
+    assert content["outcomes"] == {"supported": 7, "not refuted": 1, "refuted": 8, "not testable": 3}
     suite = ElementTree.fromstring(result.to_junit())
-    assert suite.attrib == {"name": "provlab check", "tests": "14", "failures": "7", "skipped": "2"}
-    assert len(suite.findall("testcase/failure")) == 7
+    assert suite.attrib == {"name": "provlab check", "tests": "19", "failures": "8", "skipped": "3"}
+    assert len(suite.findall("testcase/failure")) == 8
 
 
 def test_a_claim_of_independence_is_never_supported():
@@ -151,7 +175,7 @@ def test_what_is_later_cannot_be_the_base():
 
 def test_answers_that_turn_one_way_refute_a_claim():
     class Paired:
-        turned = (9, 0)
+        other = 9
 
     (claim,) = reading.of_lines({"m": "answers as b does on items.jsonl"})
     outcomes = {
@@ -181,12 +205,18 @@ def test_holm_over_questions():
 
 
 def test_the_cheapest_ways_are_those_of_the_table():
-    able = decide.Test("phi_match", "units", frozenset(), 0.0, -9.0)
-    assert fooling.to_hide([able], flaws.FREE) == "up projections times a negative number; it costs nothing"
-    assert "trained on the other's answers" in fooling.to_hide(
-        [decide.Test("phi_unseen", "rows", frozenset(), 0.0, -9.0)], ()
-    )
-    assert fooling.to_hide([], flaws.FREE) == fooling.NONE_KNOWN
+    def pair(*names, text=False):
+        reads = frozenset(["text"]) if text else frozenset()
+        tests = tuple(decide.Test(name, "units", reads, 0.0, -9.0) for name in names)
+        unread = {"lent_ids": text, "name": "m"}
+        return PairEvidence({}, tests, (), (unread, unread))
+
+    assert fooling.to_hide(pair("phi_match")) == "up projections times a negative number; it costs nothing"
+    both = ["phi_match", "phi_anchor"]
+    priced = flaws.cheapest(both)
+    assert fooling.to_hide(pair(*both)) == f"{priced.what}; it costs {priced.price.words()}"
+    assert fooling.to_hide(pair(*both, text=True)).startswith("tokens numbered otherwise")
+    assert fooling.to_hide(pair()) == fooling.NOTHING_RAN
     assert fooling.to_frame(["phi_match"]).startswith("an unrelated model whose units are joined by imitations")
     assert fooling.to_frame(["phi_u", "phi_match_all"]).endswith("it costs nothing, and phi_match_all would not reject")
     assert fooling.to_frame([]) == fooling.NONE_KNOWN

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -114,6 +115,9 @@ def test_losses_flips_and_divergences_are_those_of_plain_forward_passes(opened):
                 greedy = [bool((law.argmax(axis=1) == whole[-n:]).all()) for law in (p, q)]
         best = np.argmin(sums, axis=0) == row["answer"] if "choices" in row else greedy
         assert answered[str(row["id"])].right == tuple(map(bool, best))
+        only = [f" {row['answer']}" if sure else "" for sure in greedy]
+        given = [f" {row['choices'][k]}" for k in np.argmin(sums, axis=0)] if "choices" in row else only
+        assert answered[str(row["id"])].given == tuple(given)
     costs = [item.costs for item in items.answered(*opened, rows, seed=0).items]
     assert costs == sorted(costs, reverse=True)
 
@@ -121,6 +125,13 @@ def test_losses_flips_and_divergences_are_those_of_plain_forward_passes(opened):
 def paired(wrong, right, same):
     rows = [((True, False), wrong), ((False, True), right), ((True, True), same)]
     return Paired(tuple(Answered("", "", "", turn, (1.0, 1.0), (0.0, 0.0)) for turn, n in rows for _ in range(n)))
+
+
+@pytest.mark.parametrize(("given", "other"), [((" a", " a"), 0), ((" a", " b"), 1), (("", ""), 1), (("", " a"), 1)])
+def test_wrong_answers_differ_unless_they_are_known_to_be_the_same(given, other):
+    same = Answered("", "", "", (True, True), (1.0, 1.0), (0.0, 0.0), (" c", " c"))
+    both = Paired((same, replace(same, right=(False, False), given=given)))
+    assert (both.other, both.turned) == (other, (0, 0))
 
 
 def test_mcnemar_by_hand_and_its_size():

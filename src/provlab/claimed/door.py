@@ -70,7 +70,7 @@ def check(
     asked = [(claim.model, base) for claim in made if PAIRS in claim.kind.asks for base in claim.bases]
     pairs = _pairs(list(dict.fromkeys(asked)), text=text, store=store, **how)
     answered = {
-        key: _answered(*key[:2], items[key[2]], options, allow_pickle)
+        key: _answered(*key[:2], items[key[2]], options, allow_pickle, progress)
         for key in dict.fromkeys((c.bases[0], c.model, c.items) for c in made if ITEMS in c.kind.asks)
     }
 
@@ -118,9 +118,11 @@ def _items(path: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _answered(base: str, model: str, items: list[dict[str, Any]], options: Options, allow_pickle: bool) -> Any:
+def _answered(
+    base: str, model: str, items: list[dict[str, Any]], options: Options, allow_pickle: bool, progress: float
+) -> Any:
     how = {"seed": options.seed, "device": options.device, "dtype": options.dtype, "allow_pickle": allow_pickle}
-    return plugins.door("diff").answers(base, model, items, **how)
+    return plugins.door("diff").answers(base, model, items, progress=progress, **how)
 
 
 def _pairs(asked: list[tuple[str, str]], **how: Any) -> dict[tuple[str, str], PairEvidence]:

@@ -177,8 +177,8 @@ class Evidence:
 
     @property
     def all_alike(self) -> bool:
-        """No answer turned."""
-        return self.answered is not None and not any(self.answered[0].turned)
+        """Both give the same answer to each question, right or wrong."""
+        return self.answered is not None and not self.answered[0].other
 
     @property
     def turned(self) -> bool:

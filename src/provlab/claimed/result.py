@@ -62,7 +62,8 @@ class Judged:
             paired, log10_p = self.evidence.answered
             wrong, right = paired.turned
             p = 10 ** min(0.0, log10_p)
-            seen.append(f"of {len(paired.items)} answers {wrong} turned wrong and {right} right, p {p:.2g}")
+            turned = f"{wrong} turned wrong and {right} right, p {p:.2g}"
+            seen.append(f"of {len(paired.items)} answers {paired.other} not known to be the same; {turned}")
         if self.claim.digest:
             seen += [f"{what} {digest[:12]}..." for what, digest in self.evidence.digests.items()]
         return f" ({'; '.join(seen)})" if seen else ""
@@ -72,7 +73,7 @@ class Judged:
         """The cheapest way known to have it judged wrongly."""
         pairs = self.evidence.pairs.values()
         if self.claim.kind.fooled == fooling.DISGUISE:
-            return "; ".join(dict.fromkeys(fooling.to_hide(pair.tests, pair.disguises) for pair in pairs))
+            return "; ".join(dict.fromkeys(map(fooling.to_hide, pairs)))
         if self.claim.kind.fooled != fooling.FRAMING:
             return self.claim.kind.fooled
         # a relation is claimed, which units alone show
@@ -92,6 +93,7 @@ class Judged:
             wrong, right = paired.turned
             answered = {
                 "items": len(paired.items),
+                "other": paired.other,
                 "turned_wrong": wrong,
                 "turned_right": right,
                 "log10_p": log10_p if math.isfinite(log10_p) else None,

@@ -146,6 +146,8 @@ class Answered:
         Loss of the right answer under A and under B (nats per token).
     divergence
         KL(A || B) and KL(B || A) of the laws of the next token, mean over the right answer (nats per token).
+    given
+        The answer that A gives, and B's; "" for one that is none of the item's.
     """
 
     name: str
@@ -154,6 +156,7 @@ class Answered:
     right: tuple[bool, bool]
     loss: tuple[float, float]
     divergence: tuple[float, float]
+    given: tuple[str, str] = ("", "")
 
     @property
     def costs(self) -> float:
@@ -184,6 +187,11 @@ class Paired:
         """How many answers turned wrong from A to B, and how many turned right."""
         wrong = sum(item.right == (True, False) for item in self.items)
         return wrong, sum(item.right == (False, True) for item in self.items)
+
+    @property
+    def other(self) -> int:
+        """How many answers are not known to be the same under both, right or wrong."""
+        return sum(item.given[0] != item.given[1] or not item.given[0] for item in self.items)
 
     @property
     def p(self) -> float:
@@ -261,17 +269,19 @@ def answered(a: SequenceModel, b: SequenceModel, rows: Sequence[Mapping[str, Any
         readings = [_read(a, b, item, answer) for answer in item.answers]
         log_p = np.array([[-losses.sum() for losses in reading[0]] for reading in readings])  # (answers, 2)
         losses, greedy, divergence = readings[item.right]
+        only = [item.answers[0] if sure else "" for sure in greedy]
+        given = [item.answers[k] for k in log_p.argmax(axis=0)] if len(item.answers) > 1 else only
         # of equal answers any is right, whichever is the right one's place
-        equal = [item.answers[k] == item.answers[item.right] for k in log_p.argmax(axis=0)]
-        right = equal if len(item.answers) > 1 else greedy
+        right = [answer == item.answers[item.right] for answer in given]
         answers.append(
             Answered(
                 item.name,
                 item.context,
                 item.answers[item.right],
-                (bool(right[0]), bool(right[1])),
+                (right[0], right[1]),
                 (float(losses[0].mean()), float(losses[1].mean())),
                 (float(divergence[0]), float(divergence[1])),
+                (given[0], given[1]),
             )
         )
     return Paired(tuple(sorted(answers, key=lambda item: -item.costs)), seed, repeated)

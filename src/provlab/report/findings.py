@@ -136,24 +136,15 @@ class Verdict:
         """
         if self.outcome != NOT_REJECTED:
             return None
-        flaw = self._cheapest
+        flaw = self._pair.cheapest
         told = {"by": flaw and flaw.what, "shown_by": [*flaw.shown] if flaw else []}
-        return {"hides_from": self._ran, **told, "price": asdict(flaw.price) if flaw and flaw.price else None}
-
-    @property
-    def _ran(self) -> list[str]:
-        figures = {"phi_jsd": self._pair.outputs, "stream_score": self._pair.outcomes.get("stream_score")}
-        return [*(test.name for test in self._able), *(name for name, figure in figures.items() if figure)]
-
-    @property
-    def _cheapest(self) -> flaws.Flaw | None:
-        return flaws.cheapest(self._ran)
+        return {"hides_from": self._pair.ran, **told, "price": asdict(flaw.price) if flaw and flaw.price else None}
 
     def _priced(self, label: str) -> list[Finding]:
         """What it would have cost to hide a common origin from exactly what ran, where nothing was found."""
         if self.outcome != NOT_REJECTED:
             return []
-        flaw, ran = self._cheapest, self._ran
+        flaw, ran = self._pair.cheapest, self._pair.ran
         if flaw is None:
             return say(label, "unknown", ran=ran)
         facts = {"what": flaw.what, "price": flaw.price.words() if flaw.price else ""}

@@ -13,7 +13,7 @@ import numpy as np
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.reading.forms import CHOSEN
-from provlab.report.decide import Decision, Test, decide
+from provlab.report.decide import Decision, Test, decide, seen
 from provlab.report.family import FamilyOfTests
 from provlab.statistics import flaws
 from provlab.statistics.base import UNCALIBRATED
@@ -97,6 +97,27 @@ class PairEvidence:
         """Those without a cost that are open here: that blocks were moved is so for tests that met them in place."""
         of_pair = {TEXT: bool(self.unread), PLACES: True, PARTS: bool(self.unlooked)}
         return [*(flaw for what, flaw in flaws.OF_PAIR.items() if of_pair[what] and not flaw.cost), *flaws.FREE]
+
+    @property
+    def ran(self) -> list[str]:
+        """Tests that could have rejected, and figures that were taken."""
+        figures = {"phi_jsd": self.outputs, "stream_score": self.outcomes.get("stream_score")}
+        return [*(test.name for test in self.tests if test.able), *(name for name, figure in figures.items() if figure)]
+
+    @property
+    def cheapest(self) -> flaws.Flaw | None:
+        """The cheapest way known to hide a common origin from all that ran; None where no way hides from all.
+
+        What this pair leaves open costs nothing: it hides from tests that do not see through it, and from figures taken
+        on a text that it spoils.
+        """
+        tests = {test.name: test for test in self.tests}
+
+        def hides(flaw: flaws.Flaw, name: str) -> bool:
+            return not seen(flaw, tests[name]) if name in tests else flaw.spoils == TEXT
+
+        free = (flaw for flaw in self.disguises if all(hides(flaw, name) for name in self.ran))
+        return next(free, None) or flaws.cheapest(self.ran)
 
     @cached_property
     def unread(self) -> Mapping[str, tuple[float, ...]]:
