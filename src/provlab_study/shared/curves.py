@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
 from provlab.plots import style
@@ -39,6 +40,13 @@ def curve(
             axes.vlines(data["x"], data["low"], data["high"], color=color, linewidth=1.0)
         ends[name] = (edge, data.iloc[-1]["y"])  # a name where a line ends early would lie over the others
     axes.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if logx else "linear", yscale="log" if logy else "linear")
+    for axis, log in ((axes.xaxis, logx), (axes.yaxis, logy)):
+        if log:
+            low, high = axis.get_view_interval()
+            if high < 20 * low:  # hardly a power of ten lies on it, and numbers of all places between would touch
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
+            axis.set_minor_formatter(NullFormatter())
     style.value_grid(axes)
     heights = axes.transData.transform(list(ends.values()))[:, 1] * 72 / figure.dpi
     for i, (name, shift) in enumerate(zip(ends, _apart(heights, 1.6 * style.SMALL) - heights, strict=True)):
