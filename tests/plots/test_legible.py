@@ -43,6 +43,14 @@ def test_each_fault_is_named(change, fault):
     assert 'class="provlab-figure" data-illegible="' in figure.to_html()
 
 
+def test_the_name_of_an_axis_that_is_off_is_not_drawn():
+    def off(axes):
+        axes.set_xlabel("a name that is longer than the picture is wide, and goes on and on beyond it")
+        axes.set_axis_off()
+
+    assert named(drawn(off)) == []
+
+
 def test_what_is_not_drawn_is_no_fault():
     def change(axes):
         axes.text(0.9, 0.5, "a text that goes on and on").set_visible(False)

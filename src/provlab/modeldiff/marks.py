@@ -74,7 +74,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
         words.append(f"{panel.title}: {below[0]:.0%} of A's inputs and {below[1]:.0%} of B's have D below zero")
     for axes in board.flat[len(panels) :]:
         axes.set_axis_off()
-    for axes in board[-1]:
+    for axes in board.flat[max(len(panels) - columns, 0) : len(panels)]:  # the lowest of each column
         axes.set_xlabel(xlabel)
     for axes in board[:, 0]:
         axes.set_ylabel("inputs per nat")

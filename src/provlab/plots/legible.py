@@ -52,6 +52,7 @@ def _not_drawn(axes: Axes) -> set[Text]:
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         shown = axis.get_visible() and axes.axison
+        hidden |= set() if shown else {axis.label}
         inside = [tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if low <= tick.get_loc() <= high]
         for tick in (*axis.majorTicks, *axis.minorTicks):  # more than there are places, where there were more once
             if not shown or tick not in inside:
