@@ -29,8 +29,7 @@ EXCEPTIONS = {
         "sf",
         "cdf",
         "betaincinv",
-        "binomtest",
-    },  # KS, binomial and beta
+    },  # KS and beta
     "provlab_study.shared.calibration.check": {"logsf"},  # binomial
     "provlab.inference.tail": {"log_ndtr"},  # of the saddlepoint formula
     "provlab.inference.evalues": {"gammainc"},  # 1 - p + p ln p without cancellation

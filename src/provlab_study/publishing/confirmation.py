@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from scipy import stats
-
 from provlab.errors import InputError
 from provlab.files import atomic_file, digest
 from provlab_study.publishing import claims
-from provlab_study.publishing.evidence import HELD, NOT_RUN
+from provlab_study.publishing.evidence import HELD, NOT_RUN, share_interval
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.rules import rule_digests
 
@@ -171,10 +169,7 @@ class Confirmation:
     @property
     def interval(self) -> tuple[float, float]:
         """Exact 90% interval (Clopper and Pearson, 1934) of the share of worlds in which the claim holds."""
-        k, n = self.held, self.tried
-        low = float(stats.beta.ppf(LEVEL, k, n - k + 1)) if k else 0.0
-        high = float(stats.beta.ppf(1 - LEVEL, k + 1, n - k)) if k < n else 1.0
-        return low, high
+        return share_interval(self.held, self.tried, 1 - 2 * LEVEL)
 
     @property
     def confirmed(self) -> bool:

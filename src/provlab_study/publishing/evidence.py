@@ -17,7 +17,6 @@ from provlab.report.study_report import StudyReport
 from provlab.statistics import get as get_statistic
 from provlab.statistics.results import BlockResult, MissingDetailError
 from provlab_study.publishing.results import Results
-from provlab_study.shared.calibration.bands import size_interval
 
 Kind = TypeVar("Kind")
 
@@ -54,6 +53,14 @@ class ClaimStatus:
     why: str
     margin: str = ""
     replicates: str = ""
+
+
+def share_interval(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval (Clopper and Pearson, 1934) for the share behind k of n trials."""
+    beyond = (1 - level) / 2
+    low = float(stats.beta.ppf(beyond, k, n - k + 1)) if k else 0.0
+    high = float(stats.beta.ppf(1 - beyond, k + 1, n - k)) if k < n else 1.0
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ class Bar:
     @classmethod
     def share(cls, what: str, k: int, n: int, at: float, *, above: bool = False) -> "Bar":
         """Make the bar of `k` of `n` trials, with the exact 95% interval of their share (Clopper and Pearson, 1934)."""
-        return cls(what, [k / n], at, above=above, interval=size_interval(k, n), trials=n)
+        return cls(what, [k / n], at, above=above, interval=share_interval(k, n), trials=n)
 
     def __post_init__(self) -> None:
         if not len(self.values):

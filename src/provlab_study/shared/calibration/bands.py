@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, special, stats
 
 from provlab.errors import InputError
+from provlab_study.publishing.evidence import share_interval
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,8 @@ def simultaneous_band(n: int, level: float) -> Band:
 
 
 def size_interval(k: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Exact (Clopper-Pearson) interval for the rate behind k events in n trials, by scipy."""
-    interval = stats.binomtest(k, n).proportion_ci(level)
-    return float(interval.low), float(interval.high)
+    """Exact (Clopper-Pearson) interval for the rate behind k events in n trials."""
+    return share_interval(k, n, level)
 
 
 def correlation_band(n: int, level: float = 0.95, n_comparisons: int = 1) -> tuple[float, float]:
