@@ -140,9 +140,10 @@ def _summarise(notebook: NotebookNode) -> None:
             words = nbformat.v4.new_markdown_cell(summary.data["text/markdown"], id="summary")
             notebook.cells.insert(i + 1, words)
             title, lead, *rest = notebook.cells[0].source.split("\n\n")
-            against = summary.metadata.get("against")  # a lead that the run denies says what was seen
             failing = "".join(f" **{sentence}**" for sentence in summary.metadata.get("failing", []))
-            opening = [MARKS[summary.metadata.lead] + lead + (f" *Seen: {against}.*" if against else "") + failing]
+            # a lead that the run denies says the first of what was seen; the summary has the rest
+            against = summary.metadata.get("against", "").split("; ")[0]
+            opening = [MARKS[summary.metadata.lead] + lead + (failing or (f" *Seen: {against}.*" if against else ""))]
             if found := summary.metadata.get("own"):  # of a reader's models: what was found of them, the study's folds
                 opening = [" ".join(found), folded("What the study found of its own models", [lead]).strip()]
             notebook.cells[0].source = "\n\n".join([title, *opening, *rest])

@@ -150,7 +150,7 @@ def test_a_solution_in_cells_is_one_box_of_the_page():
 @pytest.mark.parametrize(("holds", "mark"), MARKS.items())
 def test_a_lead_and_a_sentence_that_the_records_contradict_are_marked(holds, mark, tmp_path):
     near = Judgement({}, ClaimStatus(WITHIN_SPREAD, "", ""), {}, "default")
-    support = near if holds == UNDECIDED else Shown("Counts", holds, "3 of 4")
+    support = near if holds == UNDECIDED else Shown("Counts", holds, "3 of 4; 7 in all")
     sentence = Run("tree", {}, Results(tmp_path)).summary(support, (Shown("Counts", truth(support)), "All agree."))
     data, metadata = sentence._repr_mimebundle_()
     page = notebook(shown(FIGURE), new_output("display_data", data=data, metadata=metadata))
