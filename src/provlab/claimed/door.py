@@ -100,19 +100,19 @@ def _read(claims: str | Path | Mapping[str, str | Sequence[str]]) -> list[Claim]
     return reading.of_text(_text(claims))
 
 
-def _text(path: str | Path) -> str:
+def _text(path: str | Path, what: str = "claims") -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-        raise InputError(f"{path} {reason}; give a file of claims") from error
+        raise InputError(f"{path} {reason}; give a file of {what}") from error
 
 
 def _items(path: str) -> list[dict[str, Any]]:
     if (door := plugins.door("diff")) is None:
         raise InputError("answers are compared by provlab diff, which is not installed; install provlab again")
     try:
-        rows: list[dict[str, Any]] = door.items_of(_text(path))
+        rows: list[dict[str, Any]] = door.items_of(_text(path, "items"))
     except InputError as error:
         raise InputError(f"{path}: {error}" if path not in str(error) else str(error)) from error
     return rows

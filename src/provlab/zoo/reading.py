@@ -39,7 +39,7 @@ def current_draw() -> int:
         If the variable holds no whole number from 0 to 9999.
     """
     text = os.environ.get(DRAW_VARIABLE) or "0"
-    if not text.isdecimal() or int(text) >= _DRAWS:
+    if not (text.isascii() and text.isdecimal()) or int(text) >= _DRAWS:
         raise ParameterError(f"a draw is a whole number from 0 to {_DRAWS - 1}, not {text!r} ({DRAW_VARIABLE})")
     return int(text)
 
