@@ -136,6 +136,8 @@ def test_all_of_one_file_are_corrected_together(checked, folders, text):
     claim = {folders["tuned"]: f"tuned from {folders['base']}"}
     (alone,) = provlab.check(claim, text=text, progress=False).claims
     both = (alone, by_line["tuned", "tuned from {base}"])
+    assert alone.error.endswith("by Holm over the 1 question of the file")
+    assert both[1].error.endswith("by Holm over the 13 questions of the file")
     least = [evidence.smallest(pair) for one in both for pair in one.evidence.pairs.values()]
     assert least[0] < least[1] < least[0] + 1.2  # log10 of 13 questions
 
@@ -329,6 +331,9 @@ def test_the_command_exits_by_what_is_refuted(run, folders, text, tmp_path):
     assert out.startswith("1 claim of the card: 1 refuted.")
     assert (tmp_path / "j.xml").is_file()
     assert json.loads((tmp_path / "j.json").read_text())["claims"][0]["fact"] == "unlike"
+    (folder / "README.md").write_text(f"---\nbase_model: {folders['base']}\n---\n", encoding="utf-8")
+    _, out, _ = run("check", "--card", folder, "--text", tmp_path / "text.txt", "-v")
+    assert "by Holm over the 1 question of the card" in " ".join(out.split())
 
 
 def test_junit_of_any_name_is_xml_and_goes_where_it_is_asked(run, folders, tmp_path, monkeypatch):

@@ -77,7 +77,7 @@ def check(
     p = [*map(smallest, pairs.values()), *(min(paired.log10_p, 0.0) for paired in answered.values())]
     factors = dict(zip([*pairs, *answered], over_the_file(p), strict=True)) if p else {}
     pairs = {key: corrected(pair, factors[key]) for key, pair in pairs.items()}
-    found = []
+    named, found = "the card" if card else "the file", []
     for claim in made:
         own = {base: pairs[claim.model, base] for base in claim.bases if PAIRS in claim.kind.asks}
         evidence = Evidence(claim, models, own)
@@ -87,8 +87,7 @@ def check(
             key = (claim.bases[0], claim.model, claim.items)
             paired = answered[key]
             evidence = Evidence(claim, models, own, answered=(paired, min(paired.log10_p, 0.0) + factors[key][0]))
-        found.append(Judged(evidence, judged(claim.kind, evidence.holds), len(factors)))
-    named = "the card" if card else "the file"
+        found.append(Judged(evidence, judged(claim.kind, evidence.holds), len(factors), named))
     return Checked(
         tuple(found), tuple(describe(source, model.checkpoint) for source, model in models.items()), named, options
     )

@@ -29,11 +29,12 @@ STATUSES = {REFUTED: 1, NOT_TESTABLE: 3}
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """One claim, the rung of its ladder that holds, and over how many questions it was corrected."""
+    """One claim, the rung of its ladder that holds, over how many questions it was corrected, and what named them."""
 
     evidence: Evidence
     rung: Rung
     questions: int
+    named: str
 
     @property
     def claim(self) -> Claim:
@@ -48,7 +49,8 @@ class Judged:
     @property
     def error(self) -> str:
         """How often this outcome is wrong."""
-        return ERRORS[self.rung.error].format(level=LEVEL, questions=self.questions)
+        questions = "the 1 question" if self.questions == 1 else f"the {self.questions} questions"
+        return ERRORS[self.rung.error].format(level=LEVEL, questions=questions, named=self.named)
 
     @property
     def because(self) -> str:
