@@ -14,6 +14,10 @@ PROFILE ?= default
 PYTEST_ARGS ?= -n auto
 # DRAW=3 draws the whole world again: the zoo's weights and every seed of the notebooks; 0 is the published study.
 DRAW ?= $(or $(PROVLAB_DRAW),0)
+override DRAW := $(or $(strip $(DRAW)),0)
+ifneq ($(shell [[ "$(DRAW)" =~ ^(0|[1-9][0-9]{0,3})$$ ]] && echo one),one)
+$(error DRAW is a whole number from 0 to 9999 without zeros before it, not '$(DRAW)')
+endif
 OF_DRAW := $(patsubst %,-draw-%,$(filter-out 0,$(DRAW)))
 # one folder for each profile and draw, so that a smoke run never overwrites the book of the default one
 BUILD := _build/$(PROFILE)$(OF_DRAW)
@@ -23,7 +27,8 @@ PLAN := notebooks/profiles/$(PROFILE).yml
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PROVLAB_DRAW := $(DRAW)
 ifdef OF_DRAW
-export PROVLAB_RESULTS ?= $(CURDIR)/_results/draw-$(DRAW)
+# below the folder of the study also where the reader named one; a make within make has it already
+export PROVLAB_RESULTS := $(patsubst %/draw-$(DRAW),%,$(or $(PROVLAB_RESULTS),$(CURDIR)/_results))/draw-$(DRAW)
 endif
 # small models gain nothing from threads, and sums come out the same whatever else the machine does
 ifneq ($(PROFILE),paper)
@@ -77,7 +82,7 @@ IMPORTED := torch, transformers.models.llama.modeling_llama, transformers.genera
 
 reproduce: env ## the whole study of PROFILE: zoo, notebooks, claims, book in _build/html; its first chapters in minutes
 	@$(MAKE) --no-print-directory pages BETWEEN="$(BIN)/python book/preview.py $(BUILD) $(BOOK)"
-	@rm -rf _build/.html && cp -R $(BUILD)/html _build/.html && rm -rf $(BOOK) && mv _build/.html $(BOOK)
+	@rm -rf $(BUILD)/.html && cp -R $(BUILD)/html $(BUILD)/.html && rm -rf $(BOOK) && mv $(BUILD)/.html $(BOOK)
 	@grep -q '^title:' $(PLAN) || $(BIN)/provlab claims
 	@echo; echo "the book: $(CURDIR)/$(BOOK)/index.html"
 

@@ -1,5 +1,6 @@
 """pyproject.toml says what is needed, requirements.lock at which version, environment.yml gives conda the same."""
 
+import os
 import subprocess
 import sys
 import sysconfig
@@ -150,3 +151,29 @@ def test_every_test_has_a_deadline(pytestconfig, tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 1 passed" in done.stdout, done.stdout
     assert "Timeout" in done.stdout
+
+
+def shown_by_make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Where make would write, by its own variables."""
+    shows = "where:;@echo $(BUILD) $(BOOK) $${PROVLAB_RESULTS:-}"
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PROVLAB_", "MAKE", "MFLAGS"))}
+    command = ["make", "-s", "--eval", shows, "where", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=clean | environment, capture_output=True, text=True, check=False)
+
+
+def test_no_two_draws_share_a_folder():
+    assert shown_by_make().stdout.split() == ["_build/default", "_build/html"]
+    mine = {draw: shown_by_make(f"DRAW={draw}", PROVLAB_RESULTS="/mine").stdout.split() for draw in ("0", "1", "2")}
+    assert mine["0"] == ["_build/default", "_build/html", "/mine"]
+    assert mine["1"] == ["_build/default-draw-1", "_build/html-draw-1", "/mine/draw-1"]
+    assert not any(set(mine["1"]).intersection(mine[other]) for other in ("0", "2"))
+    inside = shown_by_make("DRAW=1", PROVLAB_RESULTS="/mine/draw-1")  # as a make within make finds it
+    assert inside.stdout.split() == mine["1"]
+    assert "_build/.html" not in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("draw", ["00", "1 2", "x", "10000", "-1"])
+def test_make_refuses_what_is_no_draw(draw):
+    refused = shown_by_make(f"DRAW={draw}")
+    assert refused.returncode == 2
+    assert f"DRAW is a whole number from 0 to 9999 without zeros before it, not '{draw}'" in refused.stderr

@@ -1,6 +1,7 @@
 """Claims about models of known origin: each is judged as it is planted, and each fault is one line."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -135,6 +136,8 @@ def test_all_of_one_file_are_corrected_together(checked, folders, text):
     claim = {folders["tuned"]: f"tuned from {folders['base']}"}
     (alone,) = provlab.check(claim, text=text, progress=False).claims
     both = (alone, by_line["tuned", "tuned from {base}"])
+    assert alone.error.endswith("by Holm over the 1 question of the file")
+    assert both[1].error.endswith("by Holm over the 13 questions of the file")
     least = [evidence.smallest(pair) for one in both for pair in one.evidence.pairs.values()]
     assert least[0] < least[1] < least[0] + 1.2  # log10 of 13 questions
 
@@ -233,7 +236,16 @@ FAULTS = {
     "a: tuned from a": "'tuned from a' is said of a itself; name another model",
     "a: [1]": "1, said of a, is no line of text; put it in quotes",
     "a: ": "'a' has no list of claims; write MODEL: a list of claims",
-    "- tuned from b": "the claims are list, and no mapping; write MODEL: a list of claims",
+    "- tuned from b": "the claims are a list, and no mapping; write MODEL: a list of claims",
+    "": "the claims are empty; write MODEL: a list of claims",
+    "a: [null]": "None, said of a, is no line of text; put it in quotes",
+    "a: [tuned from b, 0]": "0, said of a, is no line of text; put it in quotes",
+    "a: 2020-99-99": "the claims are no YAML (month must be in 1..12)",
+    "a: [!!timestamp x]": "the claims are no YAML (",
+    "a: " + "[" * 2000: "the claims are no YAML (",
+    "a: tuned from": "'tuned from' is cut short; it is written: tuned from B",
+    "a: merge of b and b": "'merge of b and b' names a model twice; a merge is written: merge of A and B",
+    "a: answers as b does on ./no.jsonl": "no.jsonl does not exist; give a file of items",
     "a: tuned from b\na: tuned from c": "a stands twice; write all claims about a model under one name",
     "a: [": "the claims are no YAML (",
     "./nowhere: tuned from ./elsewhere": "nowhere does not exist",
@@ -298,10 +310,14 @@ def test_a_card_claims_what_its_front_matter_says(tmp_path, front, line):
         ("base_model: org/b\nbase_model_relation: theft", "has the relation 'theft'; judged are: finetune, adapter"),
         ("base_model: [org/b, org/c]\nbase_model_relation: quantized", "is quantized of 2 models"),
         ("base_model: [", "is no mapping of YAML"),
+        ("base_model: " + "[" * 2000, "is no mapping of YAML"),
+        ("base_model: [!!timestamp x]", "is no mapping of YAML"),
+        ("base_model: ['']", "claims nothing: its front matter names no base_model"),
+        ("base_model: org/b\nbase_model_relation: [merge]", "has the relation ['merge']; judged are: finetune"),
     ],
 )
 def test_a_card_that_cannot_be_judged_says_so(tmp_path, front, said):
-    with pytest.raises(InputError, match=said.replace("(", r"\(")):
+    with pytest.raises(InputError, match=re.escape(said)):
         reading.of_card(card(tmp_path / "m", front))
 
 
@@ -315,6 +331,24 @@ def test_the_command_exits_by_what_is_refuted(run, folders, text, tmp_path):
     assert out.startswith("1 claim of the card: 1 refuted.")
     assert (tmp_path / "j.xml").is_file()
     assert json.loads((tmp_path / "j.json").read_text())["claims"][0]["fact"] == "unlike"
+    (folder / "README.md").write_text(f"---\nbase_model: {folders['base']}\n---\n", encoding="utf-8")
+    _, out, _ = run("check", "--card", folder, "--text", tmp_path / "text.txt", "-v")
+    assert "by Holm over the 1 question of the card" in " ".join(out.split())
+
+
+def test_junit_of_any_name_is_xml_and_goes_where_it_is_asked(run, folders, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = shutil.copytree(folders["base"], tmp_path / "a\x01\udcff")
+    checked = provlab.check({str(odd): f"same weights as {ZERO}"}, progress=False)
+    assert ElementTree.fromstring(checked.to_junit().encode()).find("testcase").get("classname").endswith("a??")
+    (tmp_path / "claims.yml").write_text(f"{folders['base']}: same weights as {ZERO}", encoding="utf-8")
+    status, out, _ = run("check", "claims.yml", "--junit", "-", "--json", "j.json")
+    assert (status, ElementTree.fromstring(out).get("failures")) == (1, "1")
+    assert (tmp_path / "j.json").is_file()
+    assert not (tmp_path / "-").exists()
+    status, _, err = run("check", "claims.yml", "--junit", "-", "--json", "-")
+    assert status == 2
+    assert "--json and --junit both go to -; name two places" in err
 
 
 def test_a_mapping_of_other_things_is_refused():

@@ -239,8 +239,8 @@ def test_a_verdict_as_a_paragraph_and_as_a_card_says_the_same():
         "Independent training is rejected by order alone, by phi_u (Holm over 2 tests, family-wise error at most "
         "0.01): hidden units, or dimensions, of like rank are alike. p about 10^-20.0 by phi_u: so seldom would "
         "independent weights agree as closely. One of them is taken to stand in the order that training left. In "
-        "any order of units nothing is rejected, by phi_match. No test says which, nor which was first: hidden "
-        "units of one put into the other's order, or those of both by one rule; a common ancestor; a common "
+        "any order of units nothing is rejected, by phi_match. No test here says which, nor which first: "
+        "hidden units of one put into the other's order, or those of both by one rule; a common ancestor; a common "
         "initial draw; a mask, noise or any choice that both share. phi_match_unsigned, phi_match_all may tell more. "
         "Not run: phi_views (needs a head)."
     )

@@ -114,7 +114,7 @@ def test_a_draw_moves_every_seed_of_the_zoo_and_nothing_else(monkeypatch):
     }
 
 
-@pytest.mark.parametrize("draw", ["-1", "10000", "2.5", "x"])
+@pytest.mark.parametrize("draw", ["-1", "10000", "2.5", "x", "٣"])
 def test_what_is_no_draw_is_refused(monkeypatch, draw):
     monkeypatch.setenv(reading.DRAW_VARIABLE, draw)
     with pytest.raises(ParameterError, match=f"a draw is a whole number from 0 to 9999, not '{draw}'"):

@@ -1,5 +1,6 @@
 """``provlab check``: what a vendor says of models, judged."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ def _kinds() -> str:
 @delivery.RESULTS
 @delivery.VERBOSE
 @delivery.JSON
-@click.option("--junit", type=delivery.OutputFile(), help="write JUnit XML, which build machines show")
+@click.option(
+    "--junit", type=delivery.OutputFile(), help="write JUnit XML, which build machines show; - is standard output"
+)
 def command(
     claims: str | None,
     *,
@@ -53,6 +56,8 @@ def command(
 
     if (claims is None) == (card is None):
         raise InputError("give a file of claims, or --card with a model's folder")
+    if junit and junit == json:
+        raise InputError(f"--json and --junit both go to {junit}; name two places")
     checked = check(
         card or claims or "",
         card=card is not None,
@@ -60,6 +65,11 @@ def command(
         progress=delivery.seconds_between_bars(),
         **options.without_defaults(settings),
     )
+    if junit == "-":
+        if json:
+            delivery.write_json(json, checked.to_json)
+        sys.stdout.write(checked.to_junit())
+        return checked.status
     delivery.deliver(json, checked.to_json, checked, verbose=verbose)
     if junit:
         with atomic_file(Path(junit)) as temporary:

@@ -77,7 +77,7 @@ def check(
     p = [*map(smallest, pairs.values()), *(min(paired.log10_p, 0.0) for paired in answered.values())]
     factors = dict(zip([*pairs, *answered], over_the_file(p), strict=True)) if p else {}
     pairs = {key: corrected(pair, factors[key]) for key, pair in pairs.items()}
-    found = []
+    named, found = "the card" if card else "the file", []
     for claim in made:
         own = {base: pairs[claim.model, base] for base in claim.bases if PAIRS in claim.kind.asks}
         evidence = Evidence(claim, models, own)
@@ -87,8 +87,7 @@ def check(
             key = (claim.bases[0], claim.model, claim.items)
             paired = answered[key]
             evidence = Evidence(claim, models, own, answered=(paired, min(paired.log10_p, 0.0) + factors[key][0]))
-        found.append(Judged(evidence, judged(claim.kind, evidence.holds), len(factors)))
-    named = "the card" if card else "the file"
+        found.append(Judged(evidence, judged(claim.kind, evidence.holds), len(factors), named))
     return Checked(
         tuple(found), tuple(describe(source, model.checkpoint) for source, model in models.items()), named, options
     )
@@ -100,19 +99,19 @@ def _read(claims: str | Path | Mapping[str, str | Sequence[str]]) -> list[Claim]
     return reading.of_text(_text(claims))
 
 
-def _text(path: str | Path) -> str:
+def _text(path: str | Path, what: str = "claims") -> str:
     try:
         return Path(path).expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = "does not exist" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
-        raise InputError(f"{path} {reason}; give a file of claims") from error
+        raise InputError(f"{path} {reason}; give a file of {what}") from error
 
 
 def _items(path: str) -> list[dict[str, Any]]:
     if (door := plugins.door("diff")) is None:
         raise InputError("answers are compared by provlab diff, which is not installed; install provlab again")
     try:
-        rows: list[dict[str, Any]] = door.items_of(_text(path))
+        rows: list[dict[str, Any]] = door.items_of(_text(path, "items"))
     except InputError as error:
         raise InputError(f"{path}: {error}" if path not in str(error) else str(error)) from error
     return rows

@@ -52,7 +52,7 @@ class Kind:
         ParameterError
             It begins as one, and does not go on so.
         """
-        if not line.startswith(f"{self.begins} "):
+        if line != self.begins and not line.startswith(f"{self.begins} "):
             return None
         pattern = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+)", re.escape(self.form))
         if (found := re.fullmatch(pattern, line)) is None:
@@ -61,6 +61,8 @@ class Kind:
         bases = tuple(re.split(r",\s*|\s+and\s+", parts["bases"])) if "bases" in parts else ()
         if "bases" in parts and (len(bases) < 2 or not all(bases)):
             raise ParameterError(f"{line!r} names one model; a merge is written: {self.written}")
+        if len(set(bases)) < len(bases):
+            raise ParameterError(f"{line!r} names a model twice; a merge is written: {self.written}")
         bases = (parts["base"],) if "base" in parts else bases
         if torn := next((base for base in bases if " " in base and not Path(base).expanduser().exists()), None):
             raise ParameterError(f"{torn!r} is no model; this claim is written: {self.written}")

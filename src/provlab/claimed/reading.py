@@ -14,6 +14,8 @@ FORM = "MODEL: a list of claims"
 CARD = "README.md"
 #: relation that a card does not name, by how many models it is based on
 _ONE, _SEVERAL = "finetune", "merge"
+#: what a loader of YAML raises: dates and numbers that are none leave it as errors of Python, and so does nesting
+UNREADABLE = (yaml.YAMLError, ValueError, AttributeError, RecursionError)
 
 
 def of_text(text: str) -> list[Claim]:
@@ -26,10 +28,11 @@ def of_text(text: str) -> list[Claim]:
     """
     try:
         node, content = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except UNREADABLE as error:
         raise ParameterError(f"the claims are no YAML ({one_line(error)}); write {FORM}") from error
     if not isinstance(content, dict) or not content or node is None:
-        raise ParameterError(f"the claims are {type(content).__name__}, and no mapping; write {FORM}")
+        what = "empty" if not content else f"a {type(content).__name__}, and no mapping"
+        raise ParameterError(f"the claims are {what}; write {FORM}")
     names = [key.value for key, _ in node.value]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ParameterError(f"{twice} stands twice; write all claims about a model under one name")
@@ -43,8 +46,8 @@ def of_lines(claims: Mapping[Any, Any]) -> list[Claim]:
         lines = [lines] if isinstance(lines, str) else lines
         if not isinstance(model, str) or not isinstance(lines, list) or not lines:
             raise ParameterError(f"{one_line(repr(model))} has no list of claims; write {FORM}")
-        if odd := next((line for line in lines if not isinstance(line, str)), None):
-            raise ParameterError(f"{one_line(repr(odd))}, said of {model}, is no line of text; put it in quotes")
+        if odd := [line for line in lines if not isinstance(line, str)]:
+            raise ParameterError(f"{one_line(repr(odd[0]))}, said of {model}, is no line of text; put it in quotes")
         found += [replace(read(line), model=model) for line in lines]
     return found
 
@@ -68,15 +71,16 @@ def of_card(folder: str | Path) -> list[Claim]:
     except (OSError, UnicodeDecodeError) as error:
         reason = "does not exist" if isinstance(error, FileNotFoundError) else one_line(error)
         raise InputError(f"{path} {reason}; give the folder of a model with its card") from error
-    except (ValueError, yaml.YAMLError) as error:
+    except UNREADABLE as error:
         raise InputError(f"the front matter of {path} is no mapping of YAML ({one_line(error)})") from error
     bases = card.get("base_model") or []
     bases = [bases] if isinstance(bases, str) else bases
-    if not bases or not isinstance(bases, Sequence) or not all(isinstance(base, str) for base in bases):
+    named = isinstance(bases, Sequence) and all(isinstance(base, str) and base.strip() for base in bases)
+    if not bases or not named:
         raise InputError(f"{path} claims nothing: its front matter names no base_model")
     relation = card.get("base_model_relation") or (_SEVERAL if len(bases) > 1 else _ONE)
     kinds = {known: kind for kind in KINDS.values() for known in kind.relations}
-    if relation not in kinds:
+    if not isinstance(relation, str) or relation not in kinds:
         raise InputError(f"{path} has the relation {relation!r}; judged are: {', '.join(kinds)}")
     line = kinds[relation].form.format(base=bases[0], bases=" and ".join(bases))
     if len(bases) > 1 and "{bases}" not in kinds[relation].form:

@@ -1,6 +1,7 @@
 """Judged claims: a card, a report with what each rests on, JSON, and JUnit XML for a build machine."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,17 +21,20 @@ from provlab.statistics.options import Options
 
 SCHEMA = "provlab.check/1"
 _SHORT = 60  # characters of a claim in a table
+#: what no XML may hold; names of folders may
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: outcome -> exit status, the first that occurs; 0 where none does
 STATUSES = {REFUTED: 1, NOT_TESTABLE: 3}
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """One claim, the rung of its ladder that holds, and over how many questions it was corrected."""
+    """One claim, the rung of its ladder that holds, over how many questions it was corrected, and what named them."""
 
     evidence: Evidence
     rung: Rung
     questions: int
+    named: str
 
     @property
     def claim(self) -> Claim:
@@ -45,7 +49,8 @@ class Judged:
     @property
     def error(self) -> str:
         """How often this outcome is wrong."""
-        return ERRORS[self.rung.error].format(level=LEVEL, questions=self.questions)
+        questions = "the 1 question" if self.questions == 1 else f"the {self.questions} questions"
+        return ERRORS[self.rung.error].format(level=LEVEL, questions=questions, named=self.named)
 
     @property
     def because(self) -> str:
@@ -212,4 +217,5 @@ class Checked(views.Report):
             if kind := {REFUTED: "failure", NOT_TESTABLE: "skipped"}.get(one.outcome):
                 ElementTree.SubElement(case, kind, message=one.because)
             ElementTree.SubElement(case, "system-out").text = f"{one.outcome}: {one.because}; {one.error}"
-        return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+        declared = '<?xml version="1.0" encoding="utf-8"?>\n'
+        return declared + _NO_XML.sub("?", ElementTree.tostring(suite, encoding="unicode")) + "\n"

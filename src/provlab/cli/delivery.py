@@ -128,12 +128,17 @@ def deliver(
         _print(shown, verbose=verbose)
         sys.stdout.flush()
     if json:
-        written = as_json.dumps(content(), indent=1, allow_nan=False) + "\n"
-        if json == "-":
-            sys.stdout.write(written)
-            return
-        with atomic_file(Path(json)) as temporary:
-            temporary.write_text(written, encoding="utf-8")
+        write_json(json, content)
+
+
+def write_json(json: str, content: Callable[[], Any]) -> None:
+    """Write a result as JSON; ``-`` is standard output."""
+    written = as_json.dumps(content(), indent=1, allow_nan=False) + "\n"
+    if json == "-":
+        sys.stdout.write(written)
+        return
+    with atomic_file(Path(json)) as temporary:
+        temporary.write_text(written, encoding="utf-8")
 
 
 def _print(shown: "str | Report | Card", *, verbose: bool) -> None:

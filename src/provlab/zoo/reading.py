@@ -30,8 +30,8 @@ def default_edition() -> str:
 def current_draw() -> int:
     """Return the draw of the world, from ``$PROVLAB_DRAW``; 0 is that of the published study.
 
-    A draw enters every seed: of the zoo's weights and their order of data (`families`), and of each notebook. Two draws
-    are the same study on two worlds that share no random number.
+    A draw enters every seed: of the zoo's weights and their order of data (`families`), and of each notebook. What
+    models are given to learn is no draw: corpora, held-out text and the data of the toys are the same in all worlds.
 
     Raises
     ------
@@ -39,7 +39,7 @@ def current_draw() -> int:
         If the variable holds no whole number from 0 to 9999.
     """
     text = os.environ.get(DRAW_VARIABLE) or "0"
-    if not text.isdecimal() or int(text) >= _DRAWS:
+    if not (text.isascii() and text.isdecimal()) or int(text) >= _DRAWS:
         raise ParameterError(f"a draw is a whole number from 0 to {_DRAWS - 1}, not {text!r} ({DRAW_VARIABLE})")
     return int(text)
 

@@ -2,7 +2,10 @@
 
 The rule is what the claim says, its bars, the budgets that its page runs with, and the code of its predicate with all
 functions, classes and constants that this reaches in the project. Names are followed, and not modules: what else stands
-in the same file does not count. Comments, docstrings, annotations and layout count as nothing.
+in the same file does not count. Comments, docstrings, annotations and layout count as nothing. A plain constant counts
+by its value; what may change while a program runs, or has no value that can be written down (a table, an object, a
+lambda, what another function made), by the statement that binds it and all that this reaches. A file counts where code
+that is reached names it and it lies beside that code.
 """
 
 import ast
@@ -19,12 +22,13 @@ import yaml
 
 from provlab import provenance
 from provlab.codehash import parsed, tree_digest
-from provlab.files import digest
+from provlab.files import digest, sha256_file
 from provlab_study.publishing import claims
 from provlab_study.publishing.parameters import find_notebook, parameters_of
 
 _PACKAGES = ("provlab", "provlab_study")
-_CONSTANTS = (bool, int, float, str, tuple, frozenset, set, list, dict)
+_CONSTANTS = (bool, int, float, str, tuple)
+_TABLES = (".toml", ".yml", ".csv", ".json")
 
 
 def rule_digest(claim: Mapping[str, Any], profile: str) -> str:
@@ -70,18 +74,75 @@ def code_of_rule(function: Callable[..., Any]) -> dict[str, str]:
 def _read(thing: Any) -> tuple[str, dict[str, str], list[Any]]:
     """Digest of a function or class, those of the constants that it uses, and what of the project it uses besides."""
     tree = parsed(textwrap.dedent(inspect.getsource(thing)))
-    _without_annotations(tree)
-    constants, reached = {}, []
-    for used, value in _used(tree, vars(import_module(thing.__module__))):
-        if isinstance(value, _CONSTANTS):
-            constants[f"{thing.__module__}.{used}"] = digest(repr(value))
-        elif _is_code(value) and str(value.__module__).partition(".")[0] in _PACKAGES:
-            reached.append(value)
+    constants, reached = _named(tree, thing.__module__, frozenset())
     return tree_digest(tree), constants, reached
 
 
+def _named(tree: ast.Module, module: str, within: frozenset[tuple[str, str]]) -> tuple[dict[str, str], list[Any]]:
+    """Digests of the constants and files that code of a module names, and the code that it names besides."""
+    _without_annotations(tree)
+    constants, reached = _files(tree, module), []
+    for used, value in _used(tree, vars(import_module(module))):
+        if _is_plain(value):
+            constants[f"{module}.{used}"] = digest(repr(value))
+        elif _is_code(value):
+            if str(value.__module__).partition(".")[0] in _PACKAGES:
+                reached.append(value)
+        elif (bound := _bound(module, used)) and bound[:2] not in within:
+            home, name, statements = bound
+            constants[f"{home}.{name}"] = tree_digest(statements)
+            more = _named(statements, home, within | {(home, name)})
+            constants, reached = constants | more[0], reached + more[1]
+    return constants, reached
+
+
 def _is_code(value: Any) -> bool:
-    return isinstance(value, type | FunctionType) or hasattr(value, "__wrapped__")
+    if not isinstance(value, type | FunctionType) and not hasattr(value, "__wrapped__"):
+        return False
+    return "<" not in getattr(inspect.unwrap(value), "__qualname__", "<")  # a lambda, or what another function made
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, _CONSTANTS) and (type(value) is not tuple or all(map(_is_plain, value)))
+
+
+def _files(tree: ast.Module, module: str) -> dict[str, str]:
+    """Digests of tables beside a module that its code names."""
+    texts = {str(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    folder = Path(str(import_module(module).__file__)).parent
+    named = {text: folder / text for text in texts if text.endswith(_TABLES) and (folder / text).is_file()}
+    return {f"{module}:{text}": sha256_file(path) for text, path in named.items()}
+
+
+def _bound(module: str, used: str) -> tuple[str, str, ast.Module] | None:
+    """The module of the project that binds a name, the name in it, and the statements; None if there are none."""
+    holder, _, name = used.rpartition(".")
+    if holder:
+        value: Any = vars(import_module(module)).get(holder.partition(".")[0])
+        for inner in holder.split(".")[1:]:
+            value = getattr(value, inner, None)
+        module = value.__name__ if isinstance(value, ModuleType) else ""
+    if module.partition(".")[0] not in _PACKAGES:
+        return None
+    statements = []
+    for statement in parsed(inspect.getsource(import_module(module))).body:
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if (alias.asname or alias.name) == name:
+                    return _bound(str(statement.module), alias.name)
+        elif not isinstance(statement, ast.FunctionDef | ast.ClassDef) and name in _targets(statement):
+            statements.append(statement)
+    return (module, name, ast.Module(statements, [])) if statements else None
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    """Names that a statement binds, or whose items or attributes it does."""
+    found: set[str] = set()
+    for node in ast.walk(statement):
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        for target in filter(None, targets):
+            found |= {inner.id for inner in ast.walk(target) if isinstance(inner, ast.Name)}
+    return found
 
 
 def _without_annotations(tree: ast.Module) -> None:

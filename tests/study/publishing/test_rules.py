@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from provlab import statistics
 from provlab_study.publishing import claims, rules
 
 RULE = """
@@ -76,6 +77,78 @@ def test_words_and_what_is_not_reached_do_not_count(digest_of, was, becomes):
 def test_a_bar_a_comparison_or_a_helper_counts(digest_of, was, becomes):
     assert was in RULE
     assert digest_of(RULE.replace(was, becomes)) != digest_of(RULE)
+
+
+INDIRECT = """
+    import re
+    from dataclasses import dataclass
+    from functools import partial
+    from pathlib import Path
+
+    @dataclass
+    class Limits:
+        least: float
+
+    def at_least(bar):
+        def holds(value):
+            return value > bar
+        return holds
+
+    LIMITS = Limits(0.1)
+    LAMBDA, OTHER = (lambda v: v > 0.2), (lambda v: v > 0.3)
+    CLOSURE = at_least(0.4)
+    PARTIAL = partial(max, 0.5)
+    PATTERN = re.compile("six")
+    TABLE = {"first": 0.7, "by": LAMBDA}
+    TABLE["second"] = 0.8
+    SEEN = {}
+
+    def judged(values, bar=0.9):
+        SEEN[len(SEEN)] = object()
+        text = Path(__file__).with_name("a_table.csv").read_text()
+        return LIMITS, LAMBDA, OTHER, CLOSURE, PARTIAL, PATTERN, TABLE, SEEN, text
+"""
+
+
+@pytest.mark.parametrize(
+    ("was", "becomes"),
+    [
+        ("Limits(0.1)", "Limits(0.11)"),
+        ("v > 0.2", "v > 0.22"),
+        ("v > 0.3", "v > 0.33"),
+        ("at_least(0.4)", "at_least(0.44)"),
+        ("value > bar", "value >= bar"),
+        ("max, 0.5", "max, 0.55"),
+        ('"six"', '"seven"'),
+        ('"first": 0.7', '"first": 0.77'),
+        ("= 0.8", "= 0.88"),
+        ("bar=0.9", "bar=0.99"),
+    ],
+)
+def test_a_bar_counts_wherever_it_stands(digest_of, was, becomes):
+    assert INDIRECT.count(was) == 1
+    before = digest_of(INDIRECT)
+    assert digest_of(INDIRECT) == before
+    assert digest_of(INDIRECT.replace(was, becomes)) != before
+
+
+def test_a_table_that_a_rule_reads_counts_and_what_ran_before_does_not(digest_of, tmp_path):
+    (tmp_path / "a_table.csv").write_text("bar\n0.5\n", encoding="utf-8")
+    before = digest_of(INDIRECT)
+    sys.modules["a_chapter"].judged([])
+    rules._read.cache_clear()
+    assert rules.code_of_rule(sys.modules["a_chapter"].judged) == before
+    (tmp_path / "a_table.csv").write_text("bar\n0.6\n", encoding="utf-8")
+    assert digest_of(INDIRECT) != before
+
+
+def test_the_rules_are_the_same_when_statistics_were_loaded():
+    claim = next(claim for claim in claims.load_claims() if claim["id"] == "I11")
+    before = rules.rule_digest(claim, "default")
+    for name in statistics.USUAL:
+        statistics.get(name)
+    rules._read.cache_clear()
+    assert rules.rule_digest(claim, "default") == before
 
 
 def test_a_claims_words_bars_and_budgets_count(monkeypatch):
