@@ -60,8 +60,8 @@ class Judgement:
 
     @property
     def seen(self) -> str:
-        """What the records say, for a sentence that they deny."""
-        return self.verdict.ours or self.verdict.why
+        """What the records say, for a sentence that they deny: the first two values; the claim's box has all."""
+        return "; ".join((self.verdict.ours or self.verdict.why).split("; ")[:2])
 
     @property
     def rule(self) -> str:
