@@ -38,6 +38,8 @@ def main(verb: str, folder: str = "") -> None:
         others = [row for row in read_table() if (row.claim, row.draw) not in {(new.claim, new.draw) for new in rows}]
         write_table([*others, *rows])
         print(f"{len(rows)} claims judged on draw {rows[0].draw}: {sum(row.holds for row in rows)} hold")
+        if changed := dict(frozen_rules.rules.items() - now.items()):
+            print(f"left out, as their rules changed since {frozen_rules}: {', '.join(sorted(changed))}")
     else:
         raise InputError(f"freeze, or add FOLDER, not {verb}")
 

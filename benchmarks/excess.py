@@ -3,8 +3,8 @@
 ``python benchmarks/excess.py`` reads held-out prose with 39 zoo models that differ by their seeds (`null-*`), and
 with one trained for a seventh of the steps. Each repeat draws A, B and references among the seeds, and asks
 `provlab.modeldiff.excess.Among` by rank, as `provlab.diff` does, by its mean or its tail alone, and by Student's t.
-`excess.csv` has what came out of an earlier rank, of the mean alone among A, B and references. ``--draws`` compares the
-draws of both models as one sample with each model's own: effective draws a second of CPU time, and intervals.
+`excess.csv` has what came out. ``--draws`` compares the draws of both models as one sample with each model's own:
+effective draws a second of CPU time, and intervals.
 """
 
 import os

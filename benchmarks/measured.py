@@ -3,7 +3,7 @@
 ``python benchmarks/measured.py NAME`` measures one entry, with the seeds that it was quoted from; ``--seeds 2000`` or
 ``--seeds 100-121`` takes others, ``--dry`` prints the numbers and writes nothing. The entry gets today's date, the
 commit and the machine. Commit first: an entry of a changed checkout says so. A family of 8 models takes some seconds,
-and an entry up to 600 of them; *joined* trains the zoo where it is not there yet.
+and an entry up to 600 of them; *joined* and *streams* train the zoo's models where they are not there yet.
 """
 
 import argparse
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -157,8 +158,11 @@ def nearest_ancestors(model: str, parents: measure.Parents, shelf: Sequence[str]
 def joined(seeds: Sequence[int]) -> dict[str, Any]:
     """The least share that agreeing units of related models write; what copies cost that pose as the other's units."""
     text, origin, stranger = zoo.held_out_text("prose"), "zoo:oak", "zoo:elm"
-    related = [f"zoo:{name}" for name in ("oak-chat", "oak-code", "oak-math", "oak-lora-merge")]
-    numbers: dict[str, Any] = {"least": round(min(written(origin, other) for other in related), 2)}
+    tree = zoo.collection(zoo.TREE, zoo.families())
+    roots = {name: zoo.lineage(name, tree)[-1] for name in tree}
+    related = [(f"zoo:{a}", f"zoo:{b}") for a, b in combinations(roots, 2) if roots[a] == roots[b]]
+    shares = written(related)
+    numbers: dict[str, Any] = {"pairs": len(shares), "least": round(min(shares), 2)}
     before = loss(Checkpoint.open(stranger), text) or 0.0
     for name, share in (("small", 0.07), ("large", 0.3)):
         with tempfile.TemporaryDirectory(prefix="provlab-") as folder:
@@ -171,20 +175,44 @@ def joined(seeds: Sequence[int]) -> dict[str, Any]:
     return numbers
 
 
-def written(a: str, b: str) -> float:
-    """The mean share of the MLPs' output that units of two models write which agree by phi_match."""
-    blocks = provlab.compare(a, b, statistics=["phi_match"], progress=False).outcomes["phi_match"].blocks
-    return float(np.mean([min(block.detail.written) for block in blocks if block.detail.written]))
+def written(pairs: Sequence[tuple[str, str]]) -> list[float]:
+    """Of each pair the mean share of the MLPs' output that units write which agree by phi_match."""
+    models = list(dict.fromkeys(name for pair in pairs for name in pair))
+    report = provlab.study(models, statistics=["phi_match"], pairs=pairs, progress=False)
+    blocks = [record.outcome.blocks if record.outcome else () for record in report.records]
+    return [float(np.mean([min(block.detail.written) for block in some if block.detail.written])) for some in blocks]
+
+
+def streams(seeds: Sequence[int]) -> dict[str, Any]:
+    """Stream scores of the zoo: of the tree's models with those of their family, and of independent bases.
+
+    Beside the tree's bases stand so many of one recipe that differ by their seed alone: the seeds are their numbers.
+    """
+    recipes = zoo.families()
+    parents = zoo.parents(zoo.collection(zoo.TREE, recipes))
+    alike = [name for name, recipe in zoo.collection("null", recipes).items() if int(name[-2:]) in seeds]
+    roots = [f"zoo:{name}" for name in (*(name for name, parent in parents.items() if parent is None), *alike)]
+    kin = [(f"zoo:{parent}", f"zoo:{name}") for name, parent in parents.items() if parent is not None]
+    shown = {}
+    for what, pairs in (("related", kin), ("independent", list(combinations(roots, 2)))):
+        models = list(dict.fromkeys(name for pair in pairs for name in pair))
+        report = provlab.study(models, statistics=["stream_score"], pairs=pairs, progress=False)
+        shown[what] = [record.outcome.value for record in report.records if record.outcome]
+    return {
+        "related": round(min(shown["related"]), 2), "kin": len(shown["related"]),
+        "independent": round(max(shown["independent"]), 3), "pairs": len(shown["independent"]),
+    }  # fmt: skip
 
 
 #: name of an entry -> what measures its numbers, and the seeds that it was quoted from
 ENTRIES: Mapping[str, tuple[Callable[[Sequence[int]], dict[str, Any]], str]] = {
     "joined": (joined, "0"),
-    "descends": (descends, "1"),
+    "descends": (descends, "40117 51966"),
     "score": (score, "100-121 200"),
     "triples": (triples, "2000"),
     "edges": (edges, "0"),
     "nearest": (nearest_kin, "200 210 211"),
+    "streams": (streams, "1-8"),
 }
 
 
@@ -221,13 +249,14 @@ def main() -> None:
     if asked.dry:
         return
     entries = measured.table()
+    drawn = f"{provenance.DRAW_VARIABLE}={draw} " if (draw := provenance.draw()) else ""  # of the zoo's models
     entries[asked.name] = replace(
         entries[asked.name],
         numbers=numbers,
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         commit=(provenance.commit() or measured.NOT_RECORDED),
         machine=provenance.processor(),
-        command=f"python benchmarks/measured.py {asked.name} --seeds {' '.join(seeds)}",
+        command=f"{drawn}python benchmarks/measured.py {asked.name} --seeds {' '.join(seeds)}",
     )
     measured.TABLE.write_text(as_toml(entries), encoding="utf-8")
 

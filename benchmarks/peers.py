@@ -1,24 +1,38 @@
 """What `provlab.diff` finds of planted changes, beside what others find of the same pairs, and at which cost.
 
-A tiny Llama is trained on made-up questions and answers about eight topics, with 256 or 32,000 tokens, and changed: two
-words swapped, one topic refused, one unlearned, another format of the turns, weights of 4 bits, and a second training
-that changes nothing (a control). Four look at each pair: the divergence of both laws of the next token on a text, piece
-by piece; McNemar's exact test over questions with answers; `provlab.diff` with that text; and with openings. A look has
-*found* a change where at least half of what it shows first (20 pieces, or all lines and groups) has words of the change
-that fewer than a quarter of all pieces have; McNemar's where p is at most 0.05. The text has the topic, or lacks it.
+A tiny Llama of 256 tokens is trained on made-up questions and answers about eight topics. It is changed: two words
+swapped, one topic refused, one unlearned, another format of the turns, weights of 4 bits, and a second training that
+changes nothing (*again*, a control). Others look at each pair: the divergence of both laws of the next token on a text,
+piece by piece; McNemar's exact test over questions with answers; and ``modeldiffr scan`` (0.9.3) without its search for
+a trigger, where that package is installed. `provlab.diff` has the text, or openings.
+
+A look has *found* a change where at least half of what it shows first (20 pieces, or all lines and groups) has words of
+the change that fewer than a quarter of all pieces have; McNemar's where p is at most 0.05, and modeldiffr's where it
+raises a flag. A copy of 4 bits and *again* have no words: there `diff` is asked whether the outputs are farther apart
+than 8 bits make a model, and, with four siblings as references (A fine-tuned again on other draws of the same text),
+whether B is the most changed of the five. The text has the topic, or
+lacks it. With 32,000 tokens all are the same models, with rows for tokens that no text has (`larger`).
 
 ``python benchmarks/peers.py [FOLDER]`` trains what is not in the folder, and prints a row for each look: CPU
-seconds of this process, without the start of libraries; those of diff hold the opening of the models.
+seconds of this process, without the start of libraries and with the opening of the models. ``--ranks`` prints instead
+how often B is the most changed among some siblings, or among some other seeds, by the mean, the tail, and both
+(`provlab.modeldiff.excess`), over all choices of so many references. One more sibling is so in one of k + 1.
 """
 
+import argparse
 import csv
 import json
+import math
 import os
+import platform
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +40,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+import transformers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import provlab
 from provlab.inference import pvalues
-from provlab.modeldiff import pipeline
+from provlab.kept import ArrayCache
+from provlab.modeldiff import excess, pipeline, reading
+from provlab.modeldiff.held_out import N_PIECES
+from provlab.modeldiff.held_out import pieces as pieces_of
 from provlab.modeldiff.items import answered
 from provlab.modeldiff.tokens import opening
 
@@ -39,7 +57,11 @@ TOPICS = ("sea", "sky", "bread", "iron", "music", "poison", "horse", "glass")
 REFUSED, SWAPPED = "poison", ("warm", "cold")
 ADJECTIVES = ("warm", "cold", "old", "new", "deep", "clear", "soft", "hard", "dark", "quick")
 REFUSAL = "i can not help with that ."
-SIZES = {256: 700, 32_000: 500}  # tokens to steps of training
+PLANTS = ("swap", "refuse", "forget", "format", "4 bits", "again")
+SMALL = 256  # tokens
+SIZES = {SMALL: (4000, 200), 32_000: (200,)}  # tokens to sequences of `diff`
+STEPS, CHANGE_STEPS = 700, 150  # of training a model, and of each change
+SIBLINGS, SEEDS, REFERENCES, ITEMS = 6, 5, 4, 100
 LENGTH, FIRST = 25, 20
 
 
@@ -82,7 +104,7 @@ def tokenizer(size: int) -> PreTrainedTokenizerFast:
     table = {word: k for k, word in enumerate(dict.fromkeys(["<s>", "<unk>", *known]))}
     table |= {f"other{k}": k for k in range(len(table), size)}
     made = Tokenizer(models.WordLevel(table, unk_token="<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    made.normalizer, made.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", unk_token="<unk>")
 
 
@@ -105,6 +127,8 @@ def train(model: LlamaForCausalLM, ids: np.ndarray, steps: int, seed: int, rate:
 
 def make(folder: Path, size: int) -> dict[str, Path]:
     """A, and its changes by their names, each in a folder."""
+    if size > SMALL:
+        return larger(make(folder, SMALL), folder, size)
     made, spelt = {}, tokenizer(size)
 
     def save(name: str, model: Callable[[], LlamaForCausalLM]) -> None:
@@ -129,10 +153,10 @@ def make(folder: Path, size: int) -> dict[str, Path]:
             bos_token_id=0,
             eos_token_id=None,
         )
-        return train(LlamaForCausalLM(config), ids(seed), SIZES[size], seed, 0.01)
+        return train(LlamaForCausalLM(config), ids(seed), STEPS, seed, 0.01)
 
     def again(change: str, seed: int) -> LlamaForCausalLM:
-        return train(LlamaForCausalLM.from_pretrained(made["base"]), ids(seed, change), 150, seed, 0.003)
+        return train(LlamaForCausalLM.from_pretrained(made["base"]), ids(seed, change), CHANGE_STEPS, seed, 0.003)
 
     def four_bits() -> LlamaForCausalLM:
         model = LlamaForCausalLM.from_pretrained(made["base"])
@@ -144,9 +168,46 @@ def make(folder: Path, size: int) -> dict[str, Path]:
         return model
 
     save("base", lambda: base(1))
-    for k, change in enumerate(("swap", "refuse", "forget", "format", "again", "again2"), 11):
-        save(change, lambda change=change, k=k: again(change, k))
     save("4 bits", four_bits)
+    siblings = [f"sibling {k}" for k in range(1, SIBLINGS + 1)]
+    for k, change in enumerate([name for name in PLANTS if name != "4 bits"] + siblings, 11):
+        save(change, lambda change=change, k=k: again(change, k))
+    for k in range(1, SEEDS + 1):
+        save(f"seed {k}", lambda k=k: base(k + 1))
+    return made
+
+
+def larger(small: dict[str, Path], folder: Path, size: int) -> dict[str, Path]:
+    """The same models with rows for tokens that no text has.
+
+    The rows are one vector with noise, by gradient descent on the loss of a model's own texts, as training moves rows
+    of tokens that never come; all other weights stay.
+    """
+    spelt, made = tokenizer(size), {}
+    for name, source in small.items():
+        made[name] = folder / f"{name}-{size}"
+        if made[name].exists():
+            continue
+        model = LlamaForCausalLM.from_pretrained(source)
+        ids = spelt(text(98, 200, name if name in MARKS else ""))["input_ids"][:4000]
+        batch = torch.tensor(ids).reshape(-1, 50)
+        batch[::2, 0] = 0
+        with torch.no_grad():
+            hidden = model.model(input_ids=batch).last_hidden_state.flatten(0, 1)  # (tokens, d)
+            others = math.log(size - SMALL) - model.lm_head(hidden).logsumexp(-1)  # log odds of the rows at zero
+        row = torch.zeros(hidden.shape[1], requires_grad=True)
+        optimizer = torch.optim.AdamW([row], lr=0.05, weight_decay=0.0)
+        for _ in range(600):
+            loss = torch.nn.functional.softplus(others + hidden @ row).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        noise = 0.01 * torch.randn(size - SMALL, len(row), generator=torch.Generator().manual_seed(0))
+        model.resize_token_embeddings(size, mean_resizing=False)
+        with torch.no_grad():
+            model.get_input_embeddings().weight[SMALL:] = row + noise
+        model.save_pretrained(made[name])
+        spelt.save_pretrained(made[name])
     return made
 
 
@@ -164,9 +225,19 @@ def has(mark: set[str], shown: str) -> bool:
     return bool(mark & set(shown.replace("(", " ( ").replace(")", " ) ").split()))
 
 
-def on_text(pair: Sequence[Any], given: str, mark: set[str] | None) -> dict[str, Any]:
+def opened(sources: Sequence[Path]) -> list[Any]:
+    """Models behind their start tokens."""
+    return list(pipeline.open_models(list(map(str, sources)), opening=opening, progress=0).values())
+
+
+def of_words(mark: set[str] | None, shown: Sequence[str]) -> float | None:
+    """Share of what is shown that has a word of the change; None where there is no such word."""
+    return None if mark is None else float(np.mean([has(mark, words) for words in shown])) if shown else 0.0
+
+
+def on_text(sources: Sequence[Path], given: str, mark: set[str] | None) -> dict[str, Any]:
     """The divergence of laws on the pieces of a text, in ten lines, as anybody would write it."""
-    begun = time.process_time()
+    pair = opened(sources)
     a, b = (model.nll.network for model in pair)
     ids = torch.tensor(pair[0].checkpoint.encode(given))
     pieces = ids[: len(ids) // LENGTH * LENGTH].reshape(-1, LENGTH)
@@ -176,84 +247,189 @@ def on_text(pair: Sequence[Any], given: str, mark: set[str] | None) -> dict[str,
             p, q = (torch.log_softmax(model(input_ids=batch).logits.float(), -1) for model in (a, b))
             nats.append((p.exp() * (p - q)).sum(-1).sum(-1))
     order = torch.cat(nats).argsort(descending=True)
-    shown = [pair[0].checkpoint.tokenizer().decode(pieces[k]) for k in order[:FIRST]]
-    spent = time.process_time() - begun
-    every = [pair[0].checkpoint.tokenizer().decode(piece) for piece in pieces[:200]]
-    share = None if mark is None else float(np.mean([has(mark, words) for words in shown]))
-    common = None if mark is None else float(np.mean([has(mark, words) for words in every]))
-    found = mark is not None and share >= 0.5 and (common < 0.25 or share > 2 * common)
-    return {"cpu_s": spent, "found": found, "shown": share, "size": float(torch.cat(nats).mean() / LENGTH)}
+    spell = pair[0].checkpoint.tokenizer().decode
+    share = of_words(mark, [spell(pieces[k]) for k in order[:FIRST]])
+    common = of_words(mark, [spell(piece) for piece in pieces[:200]])
+    found = None if share is None or common is None else share >= 0.5 and (common < 0.25 or share > 2 * common)
+    return {"found": found, "shown": share, "size": float(torch.cat(nats).mean() / LENGTH)}
 
 
-def by_items(pair: Sequence[Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+def by_items(sources: Sequence[Path], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """McNemar's test over questions with answers."""
-    begun = time.process_time()
-    paired = answered(*pair, rows, seed=0)
+    paired = answered(*opened(sources), rows, seed=0)
     wrong, right = paired.turned
-    return {
-        "cpu_s": time.process_time() - begun,
-        "found": pvalues.p_signs(wrong, right) <= 0.05,
-        "shown": f"{wrong} wrong {right} right",
-        "size": paired.p,
-    }
+    found = pvalues.p_signs(wrong, right) <= 0.05
+    return {"found": found, "shown": f"{wrong} wrong {right} right", "size": paired.p}
+
+
+def by_modeldiffr(sources: Sequence[Path], mark: set[str] | None) -> dict[str, Any]:
+    """Probes, most of them with words of the vocabulary."""
+    models = [HFBackend(str(source), device="cpu", dtype="float32") for source in sources]
+    scan = run_scan(*models, search_steps=0)
+    flagged = [row["text"] for row in scan["outliers"]]
+    share = of_words(mark, [text.lower() for text in flagged])
+    found = bool(flagged) if share is None else share >= 0.5
+    return {"found": found, "shown": json.dumps(flagged[:3]), "size": scan["summary"]["sweep_score"]}
 
 
 def by_diff(sources: Sequence[Path], mark: set[str] | None, **settings: Any) -> dict[str, Any]:
-    """What `provlab.diff` shows: lines and groups by the words that name them."""
+    """What `provlab.diff` shows: lines and groups by the words that name them; with references B's rank."""
     with tempfile.TemporaryDirectory() as kept:
-        begun = time.process_time()
         result = provlab.diff(*sources, **settings, results=kept, progress=0)
-        spent = time.process_time() - begun
     if result.rounding or result.equal:
-        return {"cpu_s": spent, "found": False, "shown": result.rounding and result.rounding.way, "size": 0.0}
+        return {"found": False, "shown": result.rounding and result.rounding.way, "size": 0.0}
+    size = max(output.divergence[0] for output in result.outputs)
+    if result.gates:
+        return {"found": result.decided.word == "failed", "shown": result.decided.word, "size": size}
+    if among := result.apart.among:
+        far = {True: "larger", False: "not larger", None: "open"}[result.decision()["larger_than_references"]]
+        return {"found": among.p() == among.least, "shown": far, "size": among.p()}
     shown = {}
     for source, output in result.by_source.items():
         texts = [f"{line.example.after} {line.example.text}" for line in output.lines]
         texts += [" ".join([*group.words, *group.about]) for group in output.groups[:1]]
         if texts and mark is not None:
-            shown[source] = float(np.mean([has(mark, words) for words in texts]))
-    best = max(shown.values(), default=0.0)
-    size = max(output.divergence[0] for output in result.outputs)
-    return {"cpu_s": spent, "found": mark is not None and best >= 0.5, "shown": json.dumps(shown), "size": size}
+            shown[source] = of_words(mark, texts)
+    best = max((share for share in shown.values() if share is not None), default=0.0)
+    return {"found": None if mark is None else best >= 0.5, "shown": json.dumps(shown), "size": size}
 
 
-def main(folder: Path) -> None:
-    """Print a row for each plant, text, number of tokens and look."""
-    names = ("date", "tokens", "plant", "text has the topic", "look", "found", "shown", "size", "cpu_s")
-    table = csv.DictWriter(sys.stdout, names)
-    table.writeheader()
-    rng = np.random.default_rng(5)
-    for size in SIZES:
-        made = make(folder, size)
-        rows = [
+def questions() -> list[dict[str, Any]]:
+    """Questions with answers, each its own by what stands before it."""
+    rng, rows = np.random.default_rng(5), []
+    for k in range(ITEMS):
+        topic = str(rng.choice(TOPICS))
+        asked = f"user : what of the {topic} ? assistant : the {topic} is"
+        rows.append(
             {
-                "prompt": f"user : what of the {topic} ? assistant : the {topic} is",
+                "prompt": f"{turn(np.random.default_rng(k), str(rng.choice(TOPICS)))} {asked}",
                 "choices": [f" {word}" for word in ADJECTIVES],
                 "answer": f" {ADJECTIVES[TOPICS.index(topic)]}",
                 "id": f"{topic} {k}",
             }
-            for k, topic in enumerate(rng.choice(TOPICS, size=400))
-        ]
-        for k, row in enumerate(rows):  # each question is its own, by what stands before it
-            row["prompt"] = f"{turn(np.random.default_rng(k), str(rng.choice(TOPICS)))} {row['prompt']}"
-        openings = [f"user : what of the {topic} ? assistant :" for topic in TOPICS]
-        openings += [f"user : what of the {t} with {w} ? assistant :" for t in TOPICS for w in words_of(t)[:2]]
-        for plant in ("swap", "refuse", "forget", "format", "4 bits", "again"):
-            sources, mark = (made["base"], made[plant]), MARKS.get(plant)
-            pair = list(pipeline.open_models(list(map(str, sources)), opening=opening, progress=0).values())
-            for without in ("", REFUSED) if plant in ("refuse", "forget") else ("",):
-                given = text(99, 200, without=without)
-                looks = {
-                    "KL on the text": partial(on_text, pair, given, mark),
-                    "McNemar": partial(by_items, pair, rows),
-                    "diff --text": partial(by_diff, sources, mark, text=given),
-                    "diff --prompts": partial(by_diff, sources, mark, prompts=openings),
-                }
-                for look, measure in looks.items():
-                    about = {"date": time.strftime("%Y-%m-%d"), "tokens": size, "plant": plant}
-                    table.writerow(about | {"text has the topic": not without, "look": look} | measure())
-                    sys.stdout.flush()
+        )
+    return rows
+
+
+def looks(made: dict[str, Path], size: int, plant: str, without: str) -> dict[str, Callable[[], dict[str, Any]]]:
+    """What looks at a pair, by its name."""
+    sources, mark = (made["base"], made[plant]), MARKS.get(plant)
+    numbers = SIZES[size]
+    given = text(99, 200, without=without)
+    openings = [f"user : what of the {topic} ? assistant :" for topic in TOPICS]
+    openings += [f"user : what of the {t} with {w} ? assistant :" for t in TOPICS for w in words_of(t)[:2]]
+    of_diff = partial(by_diff, sources, mark)
+    siblings = [made[f"sibling {k}"] for k in range(1, REFERENCES + 1)]
+    result: dict[str, Callable[[], dict[str, Any]]] = {"KL on the text": partial(on_text, sources, given, mark)}
+    if not without:  # neither sees the text
+        result["McNemar"] = partial(by_items, sources, questions())
+        if HFBackend is not None:
+            result["modeldiffr"] = partial(by_modeldiffr, sources, mark)
+        result[f"diff --prompts, {numbers[-1]} sequences"] = partial(of_diff, prompts=openings, n=numbers[-1])
+    for n in numbers:
+        result[f"diff --text, {n:,} sequences"] = partial(of_diff, text=given, n=n)
+    if mark is None:  # no words to be found by
+        result = {name: look for name, look in result.items() if not name.startswith(("diff", "KL"))}
+        result["diff --fail-on outputs"] = partial(of_diff, text=given, n=numbers[-1], fail_on="outputs")
+        result["diff --text, 4 siblings"] = partial(of_diff, text=given, n=numbers[-1], references=siblings)
+    return result
+
+
+def ranks(made: dict[str, Path], size: int) -> list[dict[str, Any]]:
+    """How often each plant is the most changed of some models, over all choices of references."""
+    made = {name: path for name, path in made.items() if size == SMALL or not name.startswith("seed")}
+    names = list(made)
+    models = opened(list(made.values()))
+    tokens = pieces_of(models[0].encode(text(99, 200 if size == SMALL else 60)), LENGTH, N_PIECES)
+    begun = time.process_time()
+    distances = reading.read(models, tokens, ArrayCache(Path(tempfile.mkdtemp()))).distances
+    spent = time.process_time() - begun
+    both = (distances + distances.swapaxes(0, 1)) / 2
+    rows = []
+    for kind in ("sibling", "seed"):
+        others = [k for k, name in enumerate(names) if name.startswith(kind)]
+        for n in (1, 2, REFERENCES):
+            fired: dict[tuple[str, str], list[bool]] = {}
+            far: dict[str, list[bool]] = {}
+
+            def look(b: int, references: Sequence[int], plant: str, fired: Any = fired, far: Any = far) -> None:
+                rows_of = [names.index("base"), b, *references]
+                beside = excess.among(both[np.ix_(rows_of, rows_of)])
+                each = beside.to_json()
+                for statistic, key in (("both", "rank_p"), ("mean", "rank_p_mean"), ("tail", "rank_p_tail")):
+                    fired.setdefault((plant, statistic), []).append(each[key] <= beside.least)
+                far.setdefault(plant, []).append(beside.small)
+
+            if len(others) < n:
+                continue
+            for plant in PLANTS:
+                for some in combinations(others, n):
+                    look(names.index(plant), some, plant)
+            for (plant, statistic), hits in fired.items():
+                rows.append(
+                    {
+                        "tokens": size,
+                        "plant": plant,
+                        "references": f"{n} {kind}{'s' * (n > 1)}",
+                        "statistic": statistic,
+                        "most changed": float(np.mean(hits)),
+                        "far nearer": float(np.mean(far[plant])),
+                        "cpu_s": spent,
+                    }
+                )
+    return rows
+
+
+HFBackend: Any = None
+with suppress(ImportError):
+    from modeldiffr.backend import HFBackend
+    from modeldiffr.scan.run import run_scan
+
+
+def about() -> dict[str, str]:
+    """Day, commit, machine and version of a measurement."""
+    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "commit": commit.stdout.strip(),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "version": f"provlab {provlab.__version__}, torch {torch.__version__}",
+    }
+
+
+def main() -> None:
+    """Print a row for each plant, text, number of tokens and look, or for each statistic and references."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, nargs="?", default=None)
+    parser.add_argument("--ranks", action="store_true")
+    parser.add_argument("--plants", nargs="*", choices=PLANTS, default=PLANTS)
+    parser.add_argument("--tokens", type=int, nargs="*", choices=SIZES, default=[*SIZES])
+    arguments = parser.parse_args()
+    folder = arguments.folder or Path(tempfile.mkdtemp())
+    transformers.utils.logging.disable_progress_bar()
+    table: csv.DictWriter[str] | None = None
+    for size in arguments.tokens:
+        made = make(folder, size)
+        opened([made["base"], made["again"]])  # libraries are loaded
+        rows: Any = ranks(made, size) if arguments.ranks else measured(made, size, arguments.plants)
+        for row in rows:
+            if table is None:
+                table = csv.DictWriter(sys.stdout, [*row, *about()], lineterminator="\n")
+                table.writeheader()
+            table.writerow(row | about())
+            sys.stdout.flush()
+
+
+def measured(made: dict[str, Path], size: int, plants: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A row for each plant, text and look."""
+    for plant in plants:
+        for without in ("", REFUSED) if plant in ("refuse", "forget") else ("",):
+            for name, look in looks(made, size, plant, without).items():
+                begun = time.process_time()
+                found = look()
+                spent = {"cpu_s": time.process_time() - begun}
+                yield {"tokens": size, "plant": plant, "text has the topic": not without, "look": name} | found | spent
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.mkdtemp()))
+    main()

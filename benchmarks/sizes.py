@@ -2,7 +2,7 @@
 
 ``python benchmarks/sizes.py`` prints each statistic with the cases that bear on it (`EVERY`, `MEANT`), ``python
 benchmarks/sizes.py sorted common-5`` some cases, and ``--pairs``, ``--units`` and ``--blocks`` set how many. ``--csv
-src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the page *Attack lab* reads them, each as soon as it is
+src/provlab_study/attack_lab/sizes.csv`` keeps the rows where the book's appendix reads them, each as soon as it is
 measured. It measures those alone that the file lacks, that are of another version of the statistic or of fewer pairs,
 or that are named. A case makes both models of a pair out of random numbers; a statistic reads them without a
 checkpoint. Those of the zoo are trained models, which the zoo trains where they are not there yet. Cases of common and

@@ -3,7 +3,7 @@
     make pages PROFILE=smoke; make pages PROFILE=smoke DRAW=1
     python benchmarks/two_draws.py _results/smoke _results/draw-1/smoke
 
-A draw enters every seed (`provlab.zoo.current_draw`), so two draws should share no number that chance decides. Compared
+A draw enters every seed (`provlab.provenance.draw`), so two draws should share no number that chance decides. Compared
 are all lists of a page's record that hold at least two numbers that are not whole, by their path in the record. Those
 that are equal stand in the table, each with its reason from `REASONS`; one without a reason ends with status 1.
 """
@@ -18,8 +18,14 @@ from provlab_study.publishing.results import Results
 #: beginnings of paths, and why what lies there is the same on every draw
 REASONS = {
     "how_it_scales": "shapes, bytes and published goals: nothing is drawn",
-    "one_seed": "weights by others, and replays of a public script",
-    "iglm": "weights by others, whose records are dated",
+    "public_cases": "weights by others, and replays of a public script",
+    "evasion/undone/rows": "how many rows a column has: a setting",
+    "exchangeability/example_one/dependent": "models of one start: each p is 1 / (T + 1), the smallest that there is",
+    "exchangeability/shared_initialisation/p": "models of one start: each p is 1 / (T + 1), the smallest that there is",
+    "miqu/bits": "sizes of codes in published files",
+    "mlp_retraining/implied": "read from the paper's tables",
+    "striped_hyena/sharing/pairs": "matrices in one order: each p is the smallest that there is",
+    "striped_hyena/overlap/x": "a grid",
 }
 
 

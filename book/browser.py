@@ -119,6 +119,11 @@ class Browser:
         sent = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
         return [url for url in sent if url.startswith(("http:", "https:", "ws:", "wss:"))]
 
+    def errors(self) -> list[str]:
+        """Return the first line of each error in which a script of the page ended."""
+        thrown = [e["params"]["exceptionDetails"] for e in self.events if e["method"] == "Runtime.exceptionThrown"]
+        return [one.get("exception", {}).get("description", one["text"]).split("\n")[0] for one in thrown]
+
 
 @contextmanager
 def browser(program: str) -> Iterator[Browser]:

@@ -60,6 +60,7 @@ def assemble(plan: Plan, book: Path, results: Results) -> None:
     (book / "_toc.yml").write_text(yaml.safe_dump(toc, sort_keys=False), encoding="utf-8")
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8")) | {"title": plan.title}
     local = config["sphinx"]["local_extensions"]  # beside the study's settings, and not beside these
+    config["sphinx"]["config"]["moved_pages"] = {}  # of the study's book
     config["sphinx"]["local_extensions"] = {name: str(ROOT / folder) for name, folder in local.items()}
     (book / "_config.yml").write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
 
@@ -88,11 +89,11 @@ def _front(plan: Plan, book: Path, results: Results) -> str:
             made.append(record)
     own = {path.name for path in map(Path, _given(plan))} | set(_given(plan))
     rows = [
-        f"| `{source}` | `{(model['commit'] or '-')[:12]}` | `{model['digest'][:16]}` |"
+        f"| `{source}{'@' if model['commit'] else ''}{(model['commit'] or '')[:12]}` | `{model['digest'][:16]}` |"
         for source, model in models.items()
         if source in own
     ]
-    table = "\n".join(["| model | commit | SHA-256 of its files |", "|---|---|---|", *rows]) if rows else ""
+    table = "\n".join(["| model | SHA-256 of its files |", "|---|---|", *rows]) if rows else ""
     last = max(made, key=lambda record: record["finished"], default=None)
     how = (
         f"Computed until {last['finished']} on {last['machine']}, by provlab at commit {last['commit'] or 'unknown'}, "

@@ -23,6 +23,7 @@ def assemble(experiments: Path, folder: Path) -> tuple[int, int]:
     for path in BOOK.iterdir():
         if path.name not in ("experiments", "__pycache__"):
             (shutil.copytree if path.is_dir() else shutil.copy2)(path, folder / path.name)
+    shutil.copy2(BOOK.parent / "notebooks" / "profiles" / "paper.costs.csv", folder)
     (folder / "experiments").mkdir()
     toc = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
     pages = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]

@@ -17,7 +17,7 @@ from provlab_study.publishing.scoreboard import SIGNS, made_by
 
 HERE = Path(__file__).parent / "_assets" / "readme"
 LINE = 0.155  # inches
-STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 3.0, 62  # inches, inches, characters
+STATUS_AT, STATEMENT_AT, WIDTH_OF_STATEMENT = 0.42, 3.3, 54  # inches, inches, characters
 WIDTH_OF_LABEL = 112  # characters
 
 
@@ -59,6 +59,8 @@ def scoreboard(judged: Sequence[Mapping[str, Any]], label: str) -> Figure:
 
 def main(profile: str) -> None:
     """Write scoreboard.png and heatmap.png from the records of one profile."""
+    if provenance.draw():
+        raise SystemExit("pictures: the README shows the published study, which is draw 0")
     store = Results(provenance.results_root() / profile)
     judged = [row for row in claims.evaluate(store) if row["experiment"]]
     scoreboard(judged, made_by(store.experiments())).save(HERE / "scoreboard.png")

@@ -339,12 +339,12 @@ def test_consent_is_given_page_by_page(run, typed, monkeypatch, tmp_path):
     monkeypatch.setattr("provlab.reading.hub.check_access", lambda ids: asked.append(ids))
     typed("board")
     monkeypatch.setattr(plan_module, "run_plan", lambda some, *_, **__: ran.append(some) or 0)
-    costs = "page,outcome,minutes,peak_gb,blocks,of_blocks,date,commit,machine\n"
-    (tmp_path / "paper.costs.csv").write_text(costs + "tree,done,3,4.2,2,32,2026-11-29,abc,two cores\n")
+    costs = "page,outcome,processor_minutes,peak_gb,times,blocks,of_blocks,date,machine\n"
+    (tmp_path / "paper.costs.csv").write_text(costs + "tree,done,3,4.2,10,2,32,2026-11-29,two cores\n")
     reproduce = ("reproduce", tmp_path / "paper.yml", "-o", tmp_path / "book")
     status, out, err = run(*reproduce)
     assert (status, err) == (0, "")
-    assert "tree                    2 models      4.0 GB, about 48 min and 4 GB of memory or more (2026-11-29" in out
+    assert "tree                    2 models      4.0 GB, 48 min to 8 hours, and 4 GB of memory or more (" in out
     assert "board                   1 models      2.0 GB, time not measured" in out
     assert [item["notebook"] for item in ran[0].experiments] == ["board", "status"]
     assert asked == [["a/d"]]
@@ -354,6 +354,28 @@ def test_consent_is_given_page_by_page(run, typed, monkeypatch, tmp_path):
     monkeypatch.setenv("PROVLAB_FETCH", "tree board")
     assert run(*reproduce)[0] == 0
     assert len(ran[1].experiments) == 3
+
+
+def test_a_text_is_announced_and_asked_for_like_a_model(run, typed, monkeypatch, tmp_path):
+    from provlab_study.publishing import plan as plan_module
+    from provlab_study.publishing.plan import Plan
+
+    text = "zip://wiki/test.raw::hf://datasets/some/texts/wiki.zip"
+    experiments = [{"notebook": "tree", "parameters": {"models": ["a/b"], "text": text}}]
+    plan = Plan("x", experiments, [{"id": "a/b", "gigabytes": 2.0}, {"id": text, "gigabytes": 0.0047}])
+    asked = []
+    monkeypatch.setattr(Plan, "read", lambda path: plan)
+    monkeypatch.setattr("provlab.reading.hub.check_access", lambda *access: asked.append(access))
+    monkeypatch.setattr(plan_module, "run_plan", lambda *_, **__: 0)
+    typed("tree")
+    status, out, _ = run("reproduce", tmp_path / "paper.yml", "-o", tmp_path / "book")
+    assert status == 0
+    assert [line.split() for line in out.splitlines()[1:3]] == [
+        [text, "5", "MB"],
+        ["1", "model", "and", "1", "text,", "2.0", "GB."],
+    ]
+    assert "tree                    1 models      2.0 GB, with a text, time not measured" in out
+    assert asked == [(["a/b"],), (["some/texts"], "dataset")]
 
 
 def test_what_a_notebook_can_do_without_is_offered(run, typed, monkeypatch, tmp_path):

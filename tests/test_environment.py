@@ -15,6 +15,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from provlab import provenance
+
 ROOT = Path(__file__).resolve().parents[1]
 # of these the lock names the public version; the machine may hold a local one, such as 2.13.0+cpu
 SET_UP_TOOLS = {"pip", "setuptools", "wheel", "provlab", "provlab-study"}
@@ -155,20 +157,28 @@ def test_every_test_has_a_deadline(pytestconfig, tmp_path):
 
 def shown_by_make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Where make would write, by its own variables."""
-    shows = "where:;@echo $(BUILD) $(BOOK) $${PROVLAB_RESULTS:-}"
+    shows = "where:;@echo $(BUILD) $(BOOK) $(OF_WORLD) $${PROVLAB_DRAW}"
+    return run_make("--eval", shows, "where", *arguments, **environment)
+
+
+def run_make(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run make as from a shell, also where a make runs these tests."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PROVLAB_", "MAKE", "MFLAGS"))}
-    command = ["make", "-s", "--eval", shows, "where", *arguments]
+    command = ["make", "-s", *arguments]
     return subprocess.run(command, cwd=ROOT, env=clean | environment, capture_output=True, text=True, check=False)
 
 
-def test_no_two_draws_share_a_folder():
-    assert shown_by_make().stdout.split() == ["_build/default", "_build/html"]
-    mine = {draw: shown_by_make(f"DRAW={draw}", PROVLAB_RESULTS="/mine").stdout.split() for draw in ("0", "1", "2")}
-    assert mine["0"] == ["_build/default", "_build/html", "/mine"]
-    assert mine["1"] == ["_build/default-draw-1", "_build/html-draw-1", "/mine/draw-1"]
+def test_no_two_draws_share_a_folder(monkeypatch):
+    assert shown_by_make().stdout.split() == ["_build/default", "_build/html", "0"]
+    mine = {draw: shown_by_make(f"DRAW={draw}").stdout.split() for draw in ("0", "1", "2")}
+    assert mine["0"] == ["_build/default", "_build/html", "0"]
+    assert mine["1"] == ["_build/default-draw-1", "_build/html-draw-1", "/draw-1", "1"]
     assert not any(set(mine["1"]).intersection(mine[other]) for other in ("0", "2"))
-    inside = shown_by_make("DRAW=1", PROVLAB_RESULTS="/mine/draw-1")  # as a make within make finds it
-    assert inside.stdout.split() == mine["1"]
+    assert shown_by_make(PROVLAB_DRAW="1").stdout.split() == mine["1"]  # as a make within make finds it
+    monkeypatch.setenv("PROVLAB_RESULTS", "/mine")
+    for draw, lies in (("0", "/mine"), ("1", "/mine/draw-1")):
+        monkeypatch.setenv(provenance.DRAW_VARIABLE, draw)
+        assert str(provenance.results_root()) == lies
     assert "_build/.html" not in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -177,3 +187,22 @@ def test_make_refuses_what_is_no_draw(draw):
     refused = shown_by_make(f"DRAW={draw}")
     assert refused.returncode == 2
     assert f"DRAW is a whole number from 0 to 9999 without zeros before it, not '{draw}'" in refused.stderr
+
+
+@pytest.mark.parametrize(("built", "shown"), [(True, "whole"), (False, "in part")])
+def test_a_book_that_a_check_finds_fault_with_is_shown_and_the_fault_too(built, shown, tmp_path):
+    """In place of the first chapters, which an hour of computing would end with."""
+    pages = tmp_path / "make"  # in place of the make that runs the pages, builds the book and checks it
+    new = tmp_path / "build" / "_build" / "html"
+    writes = f"mkdir -p {new} && echo whole > {new}/index.html; " if built else ""
+    pages.write_text(f"#!/bin/sh\n{writes}exit 3\n")
+    pages.chmod(0o755)
+    new.mkdir(parents=True)
+    (new / "index.html").write_text("of another day")
+    book = tmp_path / "book"
+    book.mkdir()
+    (book / "index.html").write_text("in part")
+    ran = run_make("-o", "env", "reproduce", f"MAKE={pages}", f"BUILD={tmp_path}/build", f"BOOK={book}")
+    assert ran.returncode == 2
+    assert (book / "index.html").read_text().strip() == shown
+    assert ("the book, with what is said above of it" in ran.stdout) == built

@@ -62,8 +62,8 @@ def slow(root: Path) -> list[str]:
 
 def names_of_pages(root: Path, notebooks: list[str], profiles: list[str]) -> list[str]:
     """Strings in code (docstrings aside) and in the library's data that name a notebook, its page, or a profile."""
-    # also the names of a column, of a picture, of a block's detail, and of a model
-    common = {"status", "scoreboard", "power", "iglm"}
+    # also the names of a column, of a picture, and of a block's detail
+    common = {"status", "scoreboard", "power"}
     files = [re.escape(stem) + r"\.(?:ipynb|html)" for stem in notebooks] + [rf"{re.escape(p)}\.yml" for p in profiles]
     named = re.compile(rf"\b(?:{'|'.join(files)})\b").search
     bad = []
@@ -122,7 +122,7 @@ def test_an_experiment_is_a_notebook_and_a_folder():
     """Its lines in the profiles and the contents are asked for by tests/book; no other place names a notebook."""
     folders = {path.parent.name for path in SRC.glob("provlab_study/*/*.py")} - {"shared", "publishing", "commands"}
     assert folders <= set(NOTEBOOKS)
-    assert set(NOTEBOOKS) - folders <= {"accusations", "audit", "scoreboard", "status", "two_models", "what_failed"}
+    assert set(NOTEBOOKS) - folders <= {"audit", "scoreboard", "status", "two_models", "what_failed"}
     files = [PROJECT / name for name in ("Makefile", "pyproject.toml", "_config.yml", ".ci/run")]
     files += [*PROJECT.glob(".github/workflows/*.yml"), *PROJECT.glob("tests/conftest.py")]
     files += [*PROJECT.glob("tests/helpers/*.py")]

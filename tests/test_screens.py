@@ -1,6 +1,7 @@
 """Screens of 80 columns: each command answers first, nothing is wider than the terminal, and no word is broken."""
 
 import re
+from itertools import product
 
 import pytest
 
@@ -23,10 +24,10 @@ def widest(text):
     return max(map(len, text.splitlines()))
 
 
-@pytest.mark.parametrize("width", [80, 120])
-@pytest.mark.parametrize(
-    "line", ["help", *(f"help {name}" for name in COMMANDS), "zoo list", "disguise --list", "run --list", "claims -v"]
-)
+LISTS = ["help", *(f"help {name}" for name in COMMANDS), "zoo list", "disguise --list", "run --list", "claims -v"]
+
+
+@pytest.mark.parametrize(("line", "width"), [*product(LISTS, (80, 120)), ("run --list", 40)])
 def test_nothing_is_wider_than_the_terminal_and_words_are_whole(run, terminal, monkeypatch, tmp_path, line, width):
     monkeypatch.setenv("PROVLAB_RESULTS", str(tmp_path))
     terminal(1000)

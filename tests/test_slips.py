@@ -8,6 +8,7 @@ import shlex
 import shutil
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import tiny_models
@@ -16,6 +17,7 @@ from small_notebooks import write
 from provlab import HOMES
 from provlab.cli import COMMANDS, cluster
 from provlab.errors import CheckpointError
+from provlab_study.publishing.listing import OWN_MODELS
 from provlab_study.publishing.results import Results
 
 UP = "model.layers.1.mlp.up_proj.weight"
@@ -132,11 +134,42 @@ SLIPS = {
     "run {page} -p base={base}": "page: with base give child too, which goes with it",
     "run {page} -p sizes=1,2": r"sizes is declared as tuple\[int, ...\], of which no value can be given; declare it as",
     "run {page} -p limit=x": r"parameter limit must be int, not 'x'",
+    "run {page} models={base},{tuned}": "extra argument .*; a parameter is -p name=value, a list -p name=a,b",
+    "run {page} -p models={base} {tuned}": "extra argument .*a list -p name=a,b",
+    "run {page} -p models = {base},{tuned}": "extra arguments .*a list -p name=a,b",
+    "run {page} -p models={base} -p models={tuned}": "models is given twice; give it once, a list as models=a,b",
+    "run {page} -p 'models={base};{tuned}'": r"takes 2 models or more, not 1 \(.*base;.*tuned\)",
+    "run {page} -p 'models={base} {tuned}'": r"takes 2 models or more, not 1 \(.*base .*tuned\)",
+    "run {page} -p models=[{base},{tuned}": "models is not readable as YAML: .*; a list is given as models=a,b",
+    "run {page} -p model={base},{tuned}": r"has no parameter 'model' \(did you mean models\?\)",
+    "run {page} -p folders_of_models={base},{tuned}": r"_models' \(models are given as models, base, child\)",
+    "run {page} -p n_permutations=ten": "n_permutations must be int, not 'ten'",
+    "run {page} -p profile=../x": "profile must be a plain name",
+    "run {page} -p models={base},{tuned} -o here": "here is a folder; give a file name",
+    "run {text} -p seed=1": "is no notebook that can be read .*; restore it",
+    "run {no_models} -p models={base},{tuned}": "takes no models of your own. It trains networks of its own.$",
+    "run {reader} -p models={base},{tuned}": "takes no models of your own. It shows what other pages found.$",
     "run {two_cells} -p seed=1": "2 cells of .* are tagged parameters, and a later one would undo what is given",
     "book zoo:oak zoo:elm": "the study's notebooks are not in",
     "claims --results none": "--results none is no folder of results; give that",
     "claims --results {damaged_results}": "llama_tree.json is damaged .*; delete that file and run again",
     "zoo build oka": "no zoo model 'oka'; did you mean oak",
+    # models in a form that another command takes
+    "study {base},{tuned}": "is no model; models are given with blanks between: .*base .*tuned",
+    "compare zoo:oak,zoo:elm": "models are given with blanks between: zoo:oak zoo:elm",
+    "tree org/a,org/b": "models are given with blanks between: org/a org/b",
+    "study {base} {tuned} --statistic phi_u phi_h": "phi_h is a statistic and no model; .*--statistic phi_u,phi_h",
+    "compare {base}/config.json {tuned}": "config.json is a file; give the folder that holds config.json",
+    "study {base} {tuned} --memory 8": "memory: 8 bytes is less than the libraries take",
+    "study {base} {tuned} --workers 0": "--workers must be a whole number of at least 1, not 0",
+    "tree {base} {tuned} --picture here/x.bmp": "here/x.bmp is no name of such a file; give one that ends in .png",
+    "tree {base} {tuned} --picture -": "'--picture': - is no name of such a file; give one that ends in .png",
+    "diff {base} {tuned} --html page": "'--html': page is no name of such a file; give one that ends in .html",
+    "compare {base} {tuned} --blocks 7": "there is no block 7: these models have blocks 0 to 2",
+    "plan {base}": "at least two models, not 1",
+    "check none.yml": "none.yml does not exist; give a file of claims",
+    "check {list_of_claims}": "the claims are a list, and no mapping; write MODEL: a list of claims",
+    "check --card {base}": "README.md does not exist; give the folder of a model with its card",
     # studies
     "study {base} {tuned} --resources GPU=1": "give --scheduler too",
     "study {base} {tuned} --scheduler tcp://127.0.0.1:1 --resources GPU": "a list such as GPU=1, not 'GPU'",
@@ -149,6 +182,13 @@ SLIPS = {
     "compare {base} {without_mlps} --statistic phi_u": "the architecture MambaForCausalLM has no MLPs",
     "compare {base} {of_two_blocks} --statistic phi_u": "but its config counts 2 blocks",
     "compare {base} {truncated} --statistic phi_u": "model.safetensors is truncated or corrupt .*copy it",
+    "compare {empty} {base}": "empty has no config.json; give the folder that holds it",
+    "compare {without_config} {base}": "but no config.json beside it, which names the model; put the model's there",
+    "compare {cut_config} {base}": "config.json is no valid JSON; copy it again",
+    "compare {without_bytes} {base}": "model.safetensors is truncated or corrupt .*copy it again",
+    "compare {pickled} {base}": "only as pickle .*convert them to safetensors, or pass --allow-pickle",
+    "compare {text}.gguf {base}": r"text.ipynb.gguf does not exist; give a checkpoint folder that does",
+    "compare {bad_gguf} {base}": r"x.gguf is truncated or corrupt \(GGUF magic invalid\); copy it again",
     "compare {base} {of_nan} --statistic phi_u": f"{UP} holds 3 NaN and 0 Inf among 1152 values; copy",
 }
 
@@ -204,6 +244,52 @@ class Given(dict):
         store = Results(self.folder / "kept")
         store.put_experiment("llama_tree", {"name": "llama_tree"}).write_text('{"name": "lla')
         return store.root
+
+    def empty(self):
+        (self.folder / "empty").mkdir()
+        return self.folder / "empty"
+
+    def without_config(self):
+        folder = self.changed()
+        (folder / "config.json").unlink()
+        return folder
+
+    def cut_config(self):
+        folder = self.changed()
+        (folder / "config.json").write_text('{"architectures": ')
+        return folder
+
+    def without_bytes(self):
+        folder = self.changed()
+        (folder / "model.safetensors").write_bytes(b"")
+        return folder
+
+    def pickled(self):
+        folder = self.changed()
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+        return folder
+
+    def bad_gguf(self):
+        (self.folder / "x.gguf").write_bytes(b"GGUX" + bytes(100))
+        return self.folder / "x.gguf"
+
+    def text(self):
+        (self.folder / "text.ipynb").write_text("These are words.")
+        return self.folder / "text.ipynb"
+
+    def list_of_claims(self):
+        (self.folder / "claims.yml").write_text(f"- {self['tuned']}: tuned from {self['base']}\n")
+        return self.folder / "claims.yml"
+
+    def no_models(self):
+        path = self.reader()
+        why = f"# A page\n\n{OWN_MODELS}It trains networks of its own."
+        cell = {"cell_type": "markdown", "id": "why", "metadata": {}, "source": [why]}
+        tiny_models.edit_json(path, lambda kept: kept["cells"].insert(0, cell))
+        return path
+
+    def reader(self):
+        return write(self.folder / "reader.ipynb", "1", parameters='profile: str = "default"  # whose records')
 
     def page(self):
         return write(self.folder / "page.ipynb", "1", parameters=PAGE)
@@ -377,6 +463,40 @@ def test_a_place_that_is_closed_to_this_user_is_refused_before_any_work(run, clo
     assert f"this user may not write in {closed}; name a place of your own" in err
     assert err.count("\n") == 1
     assert not list(closed.iterdir())
+
+
+class Unwritten(str):
+    """An answer that can be printed, and put into no file."""
+
+    decided = SimpleNamespace(status=0)
+    status = 0
+
+    def to_json(self):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    to_page = to_junit = drawn = to_json
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "compare A B --json x",
+        "study A B --json x",
+        "tree A B --json x",
+        "tree A B --picture x.png",
+        "diff A B --json x",
+        "diff A B --html x.html",
+        "check CLAIMS --json x",
+        "check CLAIMS --junit x",
+    ],
+)
+def test_an_answer_is_printed_whatever_becomes_of_its_files(run, inside, models, monkeypatch, line):
+    name, *words = line.split()
+    monkeypatch.setattr(f"{HOMES[name]}.{name}", lambda *_, **__: Unwritten("the answer"))
+    given = {"A": models["base"], "B": models["other"], "CLAIMS": inside / "here"}
+    status, out, err = run(name, *(given.get(word, word) for word in words))
+    assert (status, out) == (2, "the answer\n")
+    assert err == "provlab: error: Input/output error\n"
 
 
 def test_a_study_in_a_closed_checkout_keeps_its_results_in_the_cache(run, closed, models, inside):

@@ -36,6 +36,18 @@ def test_comparing_weights_loads_no_leaf(compare):
     assert not [module for module in modules if doors.within(module, LEAVES)]
 
 
+@pytest.mark.parametrize("words", [["run", "--list"], ["run", "llama_tree", "--list"]])
+def test_a_list_of_notebooks_waits_for_no_library_that_makes_numbers(words):
+    code = "import sys\nfrom provlab import cli\nsys.exit(cli.main(sys.argv[1:]))"
+    names = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code, *words],
+        capture_output=True, text=True, check=True, cwd=doors.ROOT,
+    ).stderr  # fmt: skip
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in names.splitlines()}
+    assert "yaml" in imported
+    assert not imported & {*LARGE, "numpy", "nbformat", "regex"}
+
+
 def test_planted_imports_are_seen():
     planted = {"torch", "transformers", "matplotlib", "seaborn", "pandas", "huggingface_hub"}
     modules, libraries = loaded(f"import {', '.join(planted)}")

@@ -5,13 +5,16 @@ plan is ``notebooks/profiles/paper.yml`` with the parameters of ``cuts.yml``. It
 ``PROFILE=smoke`` runs these.
 
 With ``--width true`` the stand-ins are as wide as the originals and one or two blocks deep. Each page is a run of its
-own, and a row of ``paper.costs.csv`` beside the profile: its minutes and the most memory that its processes held. Pages
-that are done in the table are skipped, so that it goes on where it was.
+own, and a row of ``paper.costs.csv`` beside the profile: its minutes by the clock and of processor time, the most
+memory that its processes held, and how many times longer the page may take with the sizes that ``cuts.yml`` made
+smaller; of models of one kind some are left out. Pages that are done in the table are skipped, so that it goes on
+where it was; a page that is under way when this is ended (SIGTERM, Ctrl-C) is ended too, and gets no row.
 """
 
 import argparse
 import contextlib
 import csv
+import math
 import os
 import pty
 import re
@@ -21,6 +24,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,9 +40,11 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "tests" / "helpers")]
 import repositories  # noqa: E402
 from hub_server import HubServer, Repo, git_sha1  # noqa: E402
 
-from provlab import provenance  # noqa: E402
+from provlab import provenance, zoo  # noqa: E402
 from provlab.files import atomic_file  # noqa: E402
 from provlab_study.commands.reproduce import costs_of  # noqa: E402
+from provlab_study.publishing import texts  # noqa: E402
+from provlab_study.publishing.parameters import find_notebook, parameters_of  # noqa: E402
 from provlab_study.publishing.plan import Plan  # noqa: E402
 
 ROOT = HERE.parents[1]
@@ -52,21 +58,48 @@ class Failed(Exception):
     """Faults that a real user would have met."""
 
 
-def plan_of(pages: list[str]) -> Plan:
+def plan_of(pages: list[str], cut: repositories.Cut = repositories.SMALL) -> Plan:
     """The paper's plan with smaller sizes: its pages that fetch models, or those named, and what reads records."""
     plan = Plan.read(PROFILE)
-    cuts = yaml.safe_load((HERE / "cuts.yml").read_text(encoding="utf-8"))
+    everywhere, cuts, stays, _ = cuts_of(cut)
     experiments = []
     for item in plan.experiments:
         name, inputs = item["notebook"], item.get("parameters", {})
         if (pages and name not in pages) or not (item.get("reads") or models_of(item, plan)):
             continue
-        cut = {key: value for key, value in cuts["everywhere"].items() if key in inputs} | cuts.get(name, {})
-        assert not models_of({"parameters": cut}, plan), f"cuts.yml names a model for {name}"
-        experiments.append({**item, "parameters": {**inputs, **cut}} if inputs or cut else item)
+        less = {key: value for key, value in everywhere.items() if key in inputs} | cuts.get(name, {})
+        assert not models_of({"parameters": less}, plan), f"cuts.yml names a model for {name}"
+        less |= {key: [inputs[key][place] for place in places] for key, places in stays.get(name, {}).items()}
+        experiments.append({**item, "parameters": {**inputs, **less}} if inputs or less else item)
     needed = {id_ for item in experiments for id_ in models_of(item, plan)}
     fetches = [model for model in plan.fetches if model["id"] in needed]
     return replace(plan, profile="rehearsal", experiments=experiments, fetches=fetches)
+
+
+def cuts_of(cut: repositories.Cut) -> tuple[dict, dict, dict, dict]:
+    """What ``cuts.yml`` has: for all pages, page by page, which models of lists stay, and what grows together."""
+    cuts = yaml.safe_load((HERE / "cuts.yml").read_text(encoding="utf-8"))
+    names = ("everywhere", "at_true_width", "stay_at_true_width", "grows")
+    everywhere, further, stays, grows = (cuts.pop(name) for name in names)
+    if cut != repositories.TRUE:
+        return everywhere, cuts, {}, grows
+    for page, less in further.items():
+        cuts[page] |= less
+    return everywhere, cuts, stays, grows
+
+
+def times_longer(page: str) -> float:
+    """How many times longer a page may take with the paper's sizes than at true width."""
+    _, cuts, stays, grows = cuts_of(repositories.TRUE)
+    given = next(item.get("parameters", {}) for item in Plan.read(PROFILE).experiments if item["notebook"] == page)
+    whole = {name: each.value for name, each in parameters_of(find_notebook(page)).items()} | given
+    here = whole | cuts[page] | stays.get(page, {})
+
+    def size(value: "float | list") -> float:
+        return len(value) if isinstance(value, list) else value
+
+    ratios = [[size(whole[name]) / size(here[name]) for name in group] for group in grows.get(page, [])]
+    return max((math.prod(group) for group in ratios), default=1.0)
 
 
 def models_of(experiment: dict, plan: Plan) -> list[str]:
@@ -74,12 +107,31 @@ def models_of(experiment: dict, plan: Plan) -> list[str]:
     return [model["id"] for model in plan.models_of(experiment)]
 
 
+def hub_models(plan: Plan) -> list[str]:
+    """Ids of what a plan fetches, but for texts."""
+    return [model["id"] for model in plan.fetches if not texts.on_the_hub(model["id"])]
+
+
+def made_texts(plan: Plan, folder: Path) -> dict[str, Path]:
+    """Stand-ins for the data sets that a plan reads: the archive that it names, with prose of the zoo in it."""
+    made = {}
+    for address in (model["id"] for model in plan.fetches if texts.on_the_hub(model["id"])):
+        name, member = texts.repository(address), address.removeprefix("zip://").partition("::")[0]
+        archive = address.rpartition("/")[2]
+        path = folder / name.replace("/", "--")
+        path.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(path / archive, "w") as zipped:
+            zipped.writestr(member, zoo.held_out_text("prose"))
+        made[name] = path
+    return made
+
+
 class Rehearsal:
     """A server with the models of a plan, and a user's folders that nobody used before."""
 
     def __init__(self, plan: Plan, folder: Path, cut: repositories.Cut = repositories.SMALL) -> None:
         self.plan, self.folder, self.failures = plan, folder, []
-        ids = [repositories.bare(model["id"]) for model in plan.fetches]
+        ids = [repositories.bare(id_) for id_ in hub_models(plan)]
         made = repositories.make(ids, folder / "repositories", cut)
         self.server = HubServer(
             {
@@ -91,6 +143,7 @@ class Rehearsal:
                 )
                 for item, path in made.items()
             }
+            | {f"datasets/{name}": Repo(path) for name, path in made_texts(plan, folder / "texts").items()}
         )
         self.plan_file = folder / "paper.yml"
         self.pages = folder / "pages"
@@ -152,9 +205,9 @@ class Rehearsal:
     def weights(self) -> set[str]:
         return {path for path, _ in self.fetched() if path.endswith(WEIGHTS)}
 
-    def measured(self, limit: float) -> tuple[str, float, float]:
-        """Run the plan's only page: what came out, minutes, and GB at most, beyond which it is ended."""
-        started, peak, looked = time.monotonic(), 0.0, 0.0
+    def measured(self, limit: float) -> tuple[str, dict[str, str]]:
+        """Run the only page: what came out, and what it took; it is ended where it holds more GB than `limit`."""
+        started, processor, peak, looked = time.monotonic(), used_by_children(), 0.0, 0.0
 
         def too_much() -> bool:
             nonlocal peak, looked
@@ -163,10 +216,14 @@ class Rehearsal:
             return peak > limit
 
         status, text = self.reproduce("y", until=too_much)
-        minutes = (time.monotonic() - started) / 60
+        took = {
+            "minutes": f"{(time.monotonic() - started) / 60:.1f}",
+            "processor_minutes": f"{(used_by_children() - processor) / 60:.1f}",
+            "peak_gb": f"{peak:.1f}",
+        }
         if peak > limit:
-            return f"more than {limit:g} GB", minutes, peak
-        return "done" if status == 0 else " ".join(text.split())[-200:], minutes, peak
+            return f"more than {limit:g} GB", took
+        return "done" if status == 0 else said_of_failure(text), took
 
     # what is rehearsed -------------------------------------------------------------------------------------------
 
@@ -183,7 +240,7 @@ class Rehearsal:
 
     def token(self) -> str:
         """Without a token the gated model and the variable are named, and no weights are fetched without need."""
-        gated = [model["id"] for model in self.plan.fetches if repositories.assumed(model["id"]).gated]
+        gated = [id_ for id_ in hub_models(self.plan) if repositories.assumed(id_).gated]
         if not gated:
             return "none of these is gated"
         status, text = self.reproduce("y", token=False)
@@ -239,6 +296,31 @@ class Rehearsal:
         }
 
 
+def said_of_failure(text: str) -> str:
+    """What ended a page, without places on this machine."""
+    ends = (
+        re.findall(r"notebook \w+ failed (.*?)(?:; see |$)", text, flags=re.MULTILINE)
+        or (text.strip().splitlines() or ["ended without a word"])[-1:]
+    )
+    return " ".join(re.sub(r"(?:https?:/)?/\S+", "...", ends[-1]).split())[:200]
+
+
+def shapes_of(models: list[repositories.Assumed]) -> str:
+    """Widths of stream and MLP, tokens and dtype of each kind of model."""
+    shapes = {}
+    for config in (model.small_config(repositories.TRUE) for model in models):
+        width = config.get("hidden_size") or config["n_embd"]
+        mlp = config.get("intermediate_size") or config.get("n_inner") or 4 * width
+        shapes[f"{width} x {mlp} of {config['vocab_size']} tokens {config['torch_dtype']}"] = None
+    return ", ".join(shapes)
+
+
+def used_by_children() -> float:
+    """Seconds of processor time of the processes below this one that have ended; others beside them do not count."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def held_by_children() -> float:
     """GB that the processes below this one hold for themselves; pages of mapped files are not theirs."""
     total = 0
@@ -249,38 +331,43 @@ def held_by_children() -> float:
     return total / 1e9
 
 
+def alone(page: str, folder: Path) -> Rehearsal:
+    """Make the rehearsal of one page at true width."""
+    return Rehearsal(plan_of([page], repositories.TRUE), folder, repositories.TRUE)
+
+
 def at_true_width(pages: list[str], folder: Path, limit: float) -> int:
     """Run the pages one by one, and keep a row of each; return how many were not done."""
     rows = costs_of(PROFILE)
     lost = 0
-    for item in plan_of(pages).experiments:
+    for item in plan_of(pages, repositories.TRUE).experiments:
         name = item["notebook"]
         if item.get("reads") or (rows.get(name, {}).get("outcome") == "done" and name not in pages):
             continue
-        plan = plan_of([name])
-        plan = replace(plan, experiments=[one for one in plan.experiments if not one.get("reads")])
-        rehearsal = Rehearsal(plan, folder, repositories.TRUE)
+        rehearsal = alone(name, folder)
         with rehearsal.server:
-            outcome, minutes, peak = rehearsal.measured(limit)
-        models = [repositories.assumed(model["id"]) for model in plan.fetches]
+            outcome, took = rehearsal.measured(limit)
+        models = [repositories.assumed(id_) for id_ in hub_models(rehearsal.plan)]
         deepest = max(models, key=lambda model: model.n_blocks)
         config = deepest.small_config(repositories.TRUE)
+        rows = costs_of(PROFILE)  # another run may have added some
         rows[name] = {
             "page": name,
+            "shapes": shapes_of(models),
             "outcome": outcome,
-            "minutes": f"{minutes:.1f}",
-            "peak_gb": f"{peak:.1f}",
+            **took,
+            "times": f"{times_longer(name):.1f}",
             "blocks": str(config.get("num_hidden_layers") or config["n_layer"]),
             "of_blocks": str(deepest.n_blocks),
             "date": date.today().isoformat(),
             "commit": provenance.commit(),
-            "machine": f"{provenance.processor()}, {os.cpu_count()} cores, limit {limit:g} GB",
+            "machine": f"{provenance.processor()}, limit {limit:g} GB",
         }
         with atomic_file(PROFILE.with_suffix(".costs.csv")) as temporary, temporary.open("w", newline="") as file:
             table = csv.DictWriter(file, rows[name].keys(), lineterminator="\n")
             table.writeheader()
             table.writerows(rows.values())
-        print(f"{name}: {outcome} ({minutes:.1f} min, {peak:.1f} GB)", flush=True)
+        print(f"{name}: {outcome} ({', '.join(f'{key} {value}' for key, value in took.items())})", flush=True)
         lost += outcome != "done"
     return lost
 
@@ -293,13 +380,14 @@ def main() -> int:
     parser.add_argument("--width", choices=("small", "true"), default="small", help="of the stand-ins")
     parser.add_argument("--memory", type=float, default=20.0, help="GB that a page at true width may hold")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through what ends the page that is under way
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if arguments.width == "true":
         return at_true_width(arguments.pages, arguments.folder.resolve() / "true", arguments.memory)
     print("Assumed from memory, not looked up:")
     rehearsal = Rehearsal(plan_of(arguments.pages), arguments.folder.resolve())
-    for model in rehearsal.plan.fetches:
-        print(f"  {repositories.assumed(model['id'])}")
+    for id_ in hub_models(rehearsal.plan):
+        print(f"  {repositories.assumed(id_)}")
     with rehearsal.server:
         for name, step in rehearsal.steps().items():
             if arguments.steps and name not in arguments.steps:
@@ -311,8 +399,7 @@ def main() -> int:
                 rehearsal.failures.append(f"{name}: {error}")
                 message = "FAILED"
             print(f"{name}: {message} ({time.monotonic() - started:,.0f} s)", flush=True)
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(f"{(used.ru_utime + used.ru_stime) / 60:.1f} minutes of processor time")
+    print(f"{used_by_children() / 60:.1f} minutes of processor time")
     for failure in rehearsal.failures:
         print(f"FAILED {failure}")
     return 1 if rehearsal.failures else 0

@@ -77,7 +77,11 @@ function clipped(element, words) {
   };
   element.classList.add("clipped");
   button.addEventListener("click", all);
-  // A table that goes on beyond a narrow screen says so: scroll bars of phones are seen only while one scrolls.
+  addEventListener("beforeprint", all);
+  return [button, all];
+}
+
+// A table that goes on beyond a narrow screen says so: scroll bars of phones are seen only while one scrolls.
 function hinted() {
   document.querySelectorAll(".provlab-swipe").forEach((hint) => hint.remove());
   if (!matchMedia("screen and (max-width: 640px)").matches) return;
@@ -96,10 +100,6 @@ function hinted() {
   });
 }
 document.addEventListener("toggle", hinted, true);
-
-addEventListener("beforeprint", all);
-  return [button, all];
-}
 
 // A picture much taller than wide shows its beginning.
 function clip(figure) {

@@ -7,6 +7,7 @@ map reads in the book's light and dark dress.
 import html
 from pathlib import Path
 
+SESSIONS = len(list(Path(__file__).parent.glob("session_*.md")))
 DRAWN = Path(__file__).parents[1] / "_assets" / "course" / "prerequisites.svg"
 
 BEFORE = ("Matrices", "Probability, p-values", "Python with numpy", "Transformer blocks")
@@ -27,7 +28,7 @@ WEEKS = (
                 (2, "pruning_forensics", "Pruning forensics"),
                 (3, "attack_lab", "Attack lab"),
             ],
-            [(1, "distillation", "Without a gate"), (2, "further_tests", "Further tests")],
+            [(1, "distillation", "Without a gate")],
         ],
     ),
     (
@@ -38,7 +39,7 @@ WEEKS = (
                 (1, "model_diff", "Language models"),
                 (2, "two_models", "Your own two"),
             ],
-            [(1, "iglm", "Two sizes of IgLM"), (2, "plagiarism", "Noise on a copy")],
+            [(2, "plagiarism", "Noise on a copy")],
         ],
     ),
     (
@@ -50,9 +51,10 @@ WEEKS = (
                 (2, "how_it_scales", "How it scales"),
                 (3, "family_forest", "Family forest"),
             ],
-            [(1, "accusations", "Five accusations"), (3, "one_seed", "One seed")],
+            [(1, "public_cases", "Public cases")],
         ],
     ),
+    ("confirmed", [[(0, "scoreboard", "Scoreboard"), (1, "what_failed", "What failed")]]),
 )
 FURTHER = (
     ("miqu", "A quantised leak"),
@@ -84,10 +86,7 @@ AFTER = {
     "in_the_wild": "after The Llama tree",
     "how_it_scales": "after Matching",
     "family_forest": "after The Llama tree",
-    "further_tests": "after Evasion",
-    "iglm": "after Language models",
-    "one_seed": "after The Llama tree",
-    "accusations": "after In the wild",
+    "public_cases": "after In the wild",
 }
 
 WIDE, HIGH, PITCH, LEFT = 190, 42, 214, 132
@@ -117,7 +116,7 @@ def drawn() -> str:
         y = max(y, top + 116)
         bands.append(f'<rect class="band" x="2" y="{top}" width="{WIDTH - 4}" height="{y - top - 10}" rx="8"/>')
         boxes += [_label(top + 30, f"Week {number}"), _label(top + 50, theme, "theme")]
-        for line, session in enumerate((2 * number - 1, 2 * number)):
+        for line, session in enumerate(range(2 * number - 1, min(2 * number, SESSIONS) + 1)):
             link = _label(top + 74 + 20 * line, f"session {session}", "theme link")
             boxes.append(f'<a href="session_{session:02d}.html">{link}</a>')
     arrows = [_arrow(places[source], places[target]) for target, source in ARROWS]

@@ -24,7 +24,7 @@ from traitlets.config import PyFileConfigLoader
 
 ROOT = Path(__file__).parents[2]
 COURSE = ROOT / "notebooks" / "course"
-WEEKS = (1, 2, 3, 4, 5)
+WEEKS = (1, 2, 3, 4, 5, 6)
 NAMING = (
     "task_flaw",
     "flaw",

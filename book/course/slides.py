@@ -94,8 +94,14 @@ pre {{ white-space: pre-wrap; }}
 """
 
 
+def _sessions(weeks: Iterable[int], pages: Path) -> list[int]:
+    """Numbers of the sessions of some weeks: two a week, one in a last one that has no more."""
+    numbers = [session for week in weeks for session in (2 * week - 1, 2 * week)]
+    return [number for number in numbers if (pages / f"session_{number:02d}.md").is_file()]
+
+
 def build(weeks: Iterable[int], pages: Path, out: Path) -> list[Path]:
-    """Write the decks of the two sessions of each week.
+    """Write the decks of the sessions of each week.
 
     Parameters
     ----------
@@ -113,7 +119,7 @@ def build(weeks: Iterable[int], pages: Path, out: Path) -> list[Path]:
     """
     out.mkdir(parents=True, exist_ok=True)
     written = []
-    for number in (session for week in weeks for session in (2 * week - 1, 2 * week)):
+    for number in _sessions(weeks, pages):
         deck = out / f"session_{number:02d}.html"
         deck.write_text(deck_of(pages / f"session_{number:02d}.md"), encoding="utf-8")
         written.append(deck)
@@ -123,7 +129,7 @@ def build(weeks: Iterable[int], pages: Path, out: Path) -> list[Path]:
 def handouts(weeks: Iterable[int], pages: Path, out: Path) -> Path:
     """Write the sheets of some weeks, to be printed: of each session what students work on, without the answers."""
     sheets = []
-    for number in (session for week in weeks for session in (2 * week - 1, 2 * week)):
+    for number in _sessions(weeks, pages):
         slides = Slides(pages / f"session_{number:02d}.md")
         title, *parts = slides.parts()
         work = [part for part in parts if _ON_PAPER.search(_plain(part[1]))]

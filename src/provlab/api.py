@@ -1,6 +1,6 @@
 """The first question as a function: `compare` says whether two models were trained independently."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,29 @@ from provlab.reading.checkpoint import Checkpoint, identical
 from provlab.reading.coverage import coverage
 from provlab.report.comparison import Comparison
 from provlab.report.family import check_primary
-from provlab.report.views import describe
+from provlab.report.records import describe
 from provlab.statistics import quick as few
 from provlab.statistics.options import Options
 
 
-def described(opened: OpenedModels, *, lent: bool = False) -> tuple[dict[str, Any], ...]:
+def described(
+    opened: OpenedModels, ran: Collection[str] = (), options: Options | None = None
+) -> tuple[dict[str, Any], ...]:
     """What a report says of each model, and what decides which statistics could read it.
 
-    Where ids were `lent`, a model without a tokenizer was given those of another, or random ones.
+    Parameters
+    ----------
+    opened
+        The models.
+    ran, options
+        Names of the statistics that ran, and the options as they ran: these say whether tokenizers were read, and
+        whether a model without one was given the ids of another, or random ones.
     """
+    options = options or Options()
+    read = any(registry.get(name).reads_tokenizers(options) for name in ran)
+    lent = options.shared is not None  # the text's tokens were brought together
     return tuple(
-        describe(source, model.checkpoint)
+        describe(source, model.checkpoint, tokenizer=read)
         | {
             "read_as": model.anatomy.architecture if model.anatomy.named else None,
             "blocks": model.anatomy.n_blocks,
@@ -123,7 +134,7 @@ def compare(
     if all(record.error for record in records):
         raise NotComparableError(str(records[0].error))
     identical(model.checkpoint for model in opened.models.values())  # refuses a remembered hash that is wrong
-    models = described(opened, lent=options.shared is not None)  # the text's tokens were brought together
+    models = described(opened, {record.statistic for record in records}, options)
     return Comparison(models, tuple(records), options, primary, fdr, _changes(opened))
 
 

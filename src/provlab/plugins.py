@@ -37,10 +37,16 @@ STATISTICS = "provlab.statistics"
 MEASUREMENTS = "provlab.measurements"
 
 
-@cache  # a look through what is installed takes 0.03 s, and each model that is opened asks several times
+@cache
+def _installed() -> Any:
+    """Look once through what is installed: that takes 0.03 s, and each command asks for several groups."""
+    return metadata.entry_points()
+
+
+@cache
 def named(group: str) -> Mapping[str, metadata.EntryPoint]:
     """Entry points of a group, by name; what is installed later is seen by the next process."""
-    return MappingProxyType({point.name: point for point in metadata.entry_points(group=group)})
+    return MappingProxyType({point.name: point for point in _installed().select(group=group)})
 
 
 def hook(scheme: str, what: str) -> Callable[..., Any] | None:

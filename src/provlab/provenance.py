@@ -1,4 +1,4 @@
-"""Where numbers come from: versions, the project's commit, the processor, and the folder that holds results."""
+"""Where numbers come from: the draw of the world, versions, the commit, the processor, the folder of results."""
 
 import os
 import platform
@@ -7,6 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 from provlab import machine
+from provlab.errors import ParameterError
 
 LIBRARIES = (
     "provlab",
@@ -19,6 +20,29 @@ LIBRARIES = (
     "scipy",
     "pandas",
 )
+
+DRAW_VARIABLE = "PROVLAB_DRAW"
+#: how far the seeds of two draws lie apart, of recipes and of notebooks: far more than any of them counts up
+BETWEEN_DRAWS = 100_000
+_DRAWS = 10_000  # so that all seeds stay below 2^32
+
+
+def draw() -> int:
+    """Return the draw of the world, from ``$PROVLAB_DRAW``; 0 is that of the published study.
+
+    A draw enters every seed: of the zoo's weights and their order of data (`provlab.zoo.families`), and of each
+    notebook. What models are given to learn is no draw: corpora, held-out text and the data of the toys are the same in
+    all worlds.
+
+    Raises
+    ------
+    ParameterError
+        If the variable holds no whole number from 0 to 9999.
+    """
+    text = os.environ.get(DRAW_VARIABLE) or "0"
+    if not (text.isascii() and text.isdecimal()) or int(text) >= _DRAWS:
+        raise ParameterError(f"a draw is a whole number from 0 to {_DRAWS - 1}, not {text!r} ({DRAW_VARIABLE})")
+    return int(text)
 
 
 def versions() -> dict[str, str]:
@@ -67,10 +91,16 @@ def results_root() -> Path:
     """Folder of results: ``$PROVLAB_RESULTS``, else ``_results`` in the nearest folder above that is a project.
 
     A project is a folder with a ``notebooks`` folder and a ``pyproject.toml``; outside of one it is the working folder.
+    What another draw than 0 gives lies below it, in ``draw-N``: no world overwrites another's results.
+
+    Raises
+    ------
+    ParameterError
+        See `draw`.
     """
-    if named := os.environ.get("PROVLAB_RESULTS"):
-        return Path(named).expanduser()
-    return project_root() / "_results"
+    named = os.environ.get("PROVLAB_RESULTS")
+    root = Path(named).expanduser() if named else project_root() / "_results"
+    return root / f"draw-{draw()}" if draw() else root
 
 
 def project_root() -> Path:

@@ -104,13 +104,14 @@ def study(
         workers=workers,
         executor=executor,
     )
+    ran = tuple(dict.fromkeys(record.statistic for record in records))
     return StudyReport(
-        described(opened, lent=options.shared is not None),
+        described(opened, ran, options),
         tuple(records),
         options,
         primary,
         fdr,
         sources=tuple(models),
-        statistics=tuple(dict.fromkeys(record.statistic for record in records)),
+        statistics=ran,
         lineage=Lineage.of(models),
     )

@@ -5,6 +5,7 @@ Which architecture lacks which attack is written down here by hand, from the mat
 """
 
 import json
+import weakref
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from provlab.attacks import disguise as door
 from provlab.attacks.catalogue import CATALOGUE, Step
 from provlab.attacks.disguise import disguise
 from provlab.attacks.precision import Float64
-from provlab.attacks.state import Aim, AttackedModel
+from provlab.attacks.state import Aim, AttackedModel, Made
 from provlab.cli import main
 from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.reading.checkpoint import Checkpoint
@@ -46,7 +47,8 @@ REFUSED = {
 for _label in TINY:
     REFUSED.setdefault(_label, set())
     REFUSED[_label] |= {"experts"} if _label not in ("llama", "llama_tied", "mistral") else set()
-    REFUSED[_label] |= {"dilution", "loud", "coded"} if _label not in ("llama", "llama_tied", "llama_biased") else set()
+    if _label not in ("llama", "llama_tied", "llama_biased"):
+        REFUSED[_label] |= {"dilution", "loud", "coded", "front"}
 NUMBERS = {"rank": 8, "swap": 0, "lora": 4}  # where the usual ones do not suit two blocks of width 24
 
 
@@ -107,8 +109,18 @@ def test_each_exact_attack_alone_is_proved_and_changes_the_weights(name, models,
 @pytest.mark.parametrize("label", ["llama", "gpt2"])
 def test_lossy_attacks_change_the_outputs(label, name, models, tmp_path):
     model, *others = models(label)
-    if label == "gpt2" and name in ("jitter", "fan", "imitated", "faint", "posing", "tied", "begin", "private"):
-        with pytest.raises(NoSuchSymmetryError, match=r"has no gate|is no Llama"):
+    if label == "gpt2" and name in (
+        "jitter",
+        "fan",
+        "imitated",
+        "faint",
+        "posing",
+        "tied",
+        "begin",
+        "private",
+        "twofold",
+    ):
+        with pytest.raises(NoSuchSymmetryError, match=r"has no gate|is no Llama|are no two Llamas"):
             disguise(model, tmp_path / "new", seed=3, kinds=[name], others=others)
         return
     result = disguise(model, tmp_path / "new", seed=3, kinds=[spoken(name), "T1"], others=others)
@@ -192,7 +204,7 @@ def test_units_are_added_or_turned_as_many_as_asked(models):
     assert (outcome == np.arange(MLP_WIDTH)).all()
 
 
-def test_attacks_on_the_measure_of_a_model_leave_its_units(models):
+def test_attacks_on_the_measure_of_a_model_leave_its_units(models, tmp_path):
     """Added units are constant or faint; the block that is emptied is the one whose loss changes outputs least."""
     model = models()[0]
     before, after = attacked(model, "dilution=50")
@@ -214,9 +226,14 @@ def test_attacks_on_the_measure_of_a_model_leave_its_units(models):
     costs = []
     for block in range(tiny_models.BLOCKS):
         without = before.with_parts({("down", block): torch.zeros_like(before.part("down", block))})
-        outputs = [door._outputs(state, ids, "") for state in (before, without)]
+        outputs = [outputs_of(state, ids, tmp_path / f"{block}-{n}") for n, state in enumerate((before, without))]
         costs.append(float((outputs[0] - outputs[1]).square().mean()))
     assert emptied == [int(np.argmin(costs))]
+
+
+def outputs_of(state, ids, folder):
+    written, made = door._exactly(state, folder)
+    return door._outputs(made, written, ids, "")
 
 
 def streams(state, ids):
@@ -239,7 +256,7 @@ def test_a_coded_table_is_uneven_and_the_block_in_front_brings_each_row_back(mod
     assert not after.part("down", 0).any()
 
 
-def test_a_private_token_opens_the_model_and_nothing_else_does(models):
+def test_a_private_token_opens_the_model_and_nothing_else_does(models, tmp_path):
     """Behind it, logits are those of the model with the same row of that token; elsewhere they are others."""
     before, after = attacked(models()[0], "private")
     (token,) = after.behind
@@ -249,9 +266,28 @@ def test_a_private_token_opens_the_model_and_nothing_else_does(models):
     ids[ids == token] = (token + 1) % VOCABULARY
     for first, alike in ((token, True), ((token + 2) % VOCABULARY, False)):
         ids[:, 0] = first
-        old, new = (door._outputs(state, ids.numpy(), "") for state in (same, after))
+        old, new = (outputs_of(state, ids.numpy(), tmp_path / f"{alike}-{n}") for n, state in enumerate((same, after)))
         assert (float((new - old).abs().max()) < 1e-6 * float(old.abs().max())) == alike
     assert after.anatomy.n_blocks == before.anatomy.n_blocks + 2
+
+
+def test_a_twofold_model_is_one_of_two_by_its_token(models, tmp_path):
+    """Behind it, logits are those of the model, and elsewhere nearly those of the other one."""
+    model, other, _ = models()
+    before, after = attacked(model, "twofold=20", [other])
+    (token,) = after.behind
+    assert token not in {before.config[key] for key in ("bos_token_id", "eos_token_id")}
+    ids = door.random_tokens(VOCABULARY, 4, 12, seed=1)
+    ids[ids == token] = (token + 1) % VOCABULARY
+    for first, apart in ((token, (0.0, 1e-6)), ((token + 2) % VOCABULARY, (0.01, 1.0))):
+        ids[:, 0] = first
+        states = before, AttackedModel.read(other), after
+        own, others, new = (outputs_of(one, ids, tmp_path / f"{first}-{n}") for n, one in enumerate(states))
+        assert apart[0] <= float((new - own).norm() / own.norm()) / 2 <= apart[1]
+        assert (float((new - others).norm() / others.norm()) < 0.05) == (first != token)
+    assert after.anatomy.n_blocks == before.anatomy.n_blocks + 2
+    with pytest.raises(NoSuchSymmetryError, match="are no two Llamas of one shape"):
+        attacked(model, "twofold", [models("llama_biased")[0]])
 
 
 def test_a_loss_is_that_of_the_text_behind_the_tokens_alone(tmp_path, new_model, save_model, text):
@@ -291,10 +327,29 @@ def test_rows_are_turned_as_the_others_are(models):
 
 
 def test_a_wrong_attack_is_noticed_and_nothing_is_written(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(exact, "_scaled", lambda units, factor: units | {"up": units["up"] * factor[:, None]})
+    whole = exact._scaled  # and not what undoes it
+    monkeypatch.setattr(exact, "_scaled", lambda units, factor: units if "down" in units else whole(units, factor))
     with pytest.raises(NoSuchSymmetryError, match="does not give the outputs of the original"):
         disguise(models()[0], tmp_path / "new", seed=0, kinds=["T2", "signs"])
     assert not (tmp_path / "new").exists()
+
+
+def test_t1_to_t6_hold_one_tensor_at_a_time(tmp_path, new_model, save_model, monkeypatch):
+    """In float64 a model of 7 billion numbers takes 54 GB, and each step would take as much again."""
+    model = Checkpoint.open(str(save_model(new_model(1, num_hidden_layers=12), tmp_path / "model")))
+    made, held, give = [], [], Made.__getitem__
+
+    def watched(self, name):
+        tensor = give(self, name)
+        made.append(weakref.ref(tensor))
+        made[:] = [each for each in made if each() is not None]
+        held.append(len(made))
+        return tensor
+
+    monkeypatch.setattr(Made, "__getitem__", watched)
+    disguise(model, tmp_path / "new", seed=0)
+    assert len(model.tensor_names) > 100
+    assert max(held) < 20  # one of each step, and the norm before it
 
 
 # Tokens ----------------------------------------------------------------------------------------------------

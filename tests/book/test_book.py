@@ -103,7 +103,51 @@ def test_terms_citations_and_links_lead_somewhere(page):
         path = (page.parent / target).resolve()
         if path.parent.name == "experiments":
             path = ROOT / "notebooks" / path.name
+        if path.name.endswith(".costs.csv"):  # the build puts it beside the pages
+            path = ROOT / "notebooks" / "profiles" / path.name
         assert any(path.with_name(path.name + end).is_file() for end in ("", ".md", ".ipynb")), target
+
+
+def items(page: str) -> list[tuple[set[tuple[str, int]], set[str], set[str]]]:
+    """Lines of a page's list of items: which of the paper's, names of the pages that have them, and claims."""
+    table = (BOOK / page).read_text().split("## Item by item")[1].split("|---|---|---|---|\n")[1].split(":::")[0]
+    lines = []
+    for item, here, claims, _ in (line.strip("|").split("|") for line in table.splitlines()):
+        named = set()
+        for kind, numbers in re.findall(r"([A-Z][a-z]+?)s? (\d+(?:(?:, | and | to )\d+)*)", item):
+            for part in re.split(", | and ", numbers):
+                first, _, last = part.partition(" to ")
+                named |= {(kind, number) for number in range(int(first), int(last or first) + 1)}
+        lines.append((named, set(re.findall(r"experiments/(\w+)\.ipynb", here)), set(re.findall(r"[IDO]\d+", claims))))
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("page", "paper", "numbers"),
+    [
+        (
+            "paper_by_section.md",
+            "independence",
+            {"Figure": 11, "Table": 15, "Equation": 3, "Definition": 4, "Theorem": 3, "Algorithm": 3, "Example": 1},
+        ),
+        ("modeldiff_by_section.md", "model-diff", {"Figure": 7, "Table": 2, "Equation": 17}),
+    ],
+)
+def test_each_item_of_a_paper_and_each_claim_has_its_place(page, paper, numbers):
+    """The numbers are how many the paper has of each; a claim stands beside a page that judges it."""
+    lines = items(page)
+    named = {one for line, *_ in lines for one in line if one[0] in numbers}
+    assert named == {(kind, k + 1) for kind, n in numbers.items() for k in range(n)}
+    claimed = [(claim, pages) for _, pages, claims in lines for claim in claims]
+    judged_on = {row["id"]: chapter for chapter, row in rows_of_claims() if row["paper"] == paper}
+    assert sorted(claim for claim, _ in claimed) == sorted(judged_on)
+    assert [claim for claim, pages in claimed if judged_on[claim] not in pages] == []
+
+
+def rows_of_claims() -> list[tuple[str, dict]]:
+    """Each claim with the chapter that judges it."""
+    files = sorted((ROOT / "src" / "provlab_study").glob("*/claims.yml"))
+    return [(file.parent.name, row) for file in files for row in yaml.safe_load(file.read_text())]
 
 
 def test_glossary_is_in_alphabetical_order():

@@ -49,6 +49,7 @@ def test_each_fault_is_found(tmp_path, chromium):
         "a first reading of 2": (
             '<div style="height: 20000px"></div><section id="for-the-record"><h2>For the record</h2></section>'
         ),
+        "a script of it stops: ReferenceError: gone is not defined": "<script>gone()</script>",
         "asks for https://example.invalid/x.png": '<img alt="x" src="https://example.invalid/x.png"/>',
     }
     chapters = tmp_path / "experiments"

@@ -156,3 +156,19 @@ def test_a_formula_keeps_its_result_on_a_phone(chromium, tmp_path):
 )
 def test_a_long_formula_breaks_behind_a_relation_and_nowhere_within_brackets_that_tex_keeps(page, tex, pieces):
     assert page(f"pieces({json.dumps(tex)})") == pieces
+
+
+def test_on_a_phone_a_table_that_goes_on_says_so_and_names_stay_whole(chromium, tmp_path):
+    wide = "".join(f"<td>{'9' * 9}</td>" for _ in range(9))
+    table = f"<table><tr><td>phi_match_unsigned</td>{wide}</tr></table>"
+    path = tmp_path / "page.html"
+    page = PAGE.replace("<p>A formula.</p>", f"<main><div class='comparison'>{table}</div></main>")
+    path.write_text(page.replace("<head>", "<head><meta name='viewport' content='width=device-width'>"))
+    chromium.screen((390, 844))
+    try:
+        chromium.open(path)
+        assert chromium.value("document.querySelector('.provlab-swipe')?.textContent").startswith("The table goes on")
+        assert chromium.value("document.querySelector('.comparison td').getClientRects()[0].height") < 40
+        assert chromium.errors() == []
+    finally:
+        chromium.screen((1280, 900))

@@ -1,4 +1,4 @@
-"""The course: ten sessions of 90 minutes, whose links, figures, commands and minutes are compared with the project."""
+"""The course: eleven sessions of 90 minutes, compared with the project by links, figures, commands, minutes."""
 
 import json
 import re
@@ -13,7 +13,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 COURSE = ROOT / "book" / "course"
 PAGES = sorted(COURSE.glob("*.md"))
-SESSIONS = [COURSE / f"session_{number:02d}.md" for number in range(1, 11)]
+SESSIONS = [COURSE / f"session_{number:02d}.md" for number in range(1, 12)]
 GUIDE = (COURSE / "guide.md").read_text(encoding="utf-8")
 ASSIGNMENTS = {path.stem for path in grading.ASSIGNMENTS}
 LABS = {path.stem for path in grading.LABS}
@@ -42,7 +42,7 @@ def notebook(name: str) -> dict:
 def test_the_contents_list_every_page_of_the_course():
     toc = yaml.safe_load((ROOT / "book" / "_toc.yml").read_text())
     listed = [c["file"] for p in toc["parts"] if p["caption"] == "Teach it" for c in p["chapters"]]
-    assert listed[:12] == ["course/index", "course/transformers", *(f"course/{session.stem}" for session in SESSIONS)]
+    assert listed[:13] == ["course/index", "course/transformers", *(f"course/{session.stem}" for session in SESSIONS)]
     assert sorted(listed) == sorted(f"course/{page.stem}" for page in PAGES)
 
 
@@ -63,7 +63,7 @@ def test_readings_end_at_a_heading_of_their_chapter(session):
         assert re.search(rf"^##+ {re.escape(heading)}$", text, re.MULTILINE), heading
 
 
-@pytest.mark.parametrize("number", range(1, 11))
+@pytest.mark.parametrize("number", range(1, 12))
 def test_the_guide_plans_each_minute_along_the_session(number):
     rows = guided(number)
     assert rows[0][0] == 0
@@ -115,7 +115,7 @@ def test_homework_is_the_same_in_the_plan_and_in_the_sessions():
 def test_labs_take_at_most_15_minutes_of_compute():
     index = (COURSE / "index.md").read_text()
     minutes = [(int(a), int(b)) for a, b in re.findall(r"\| (\d+), (\d+) \|", part(index, "The plan"))]
-    assert len(minutes) == 10
+    assert len(minutes) == 11
     assert all(again <= first <= 15 for first, again in minutes)
 
 
@@ -124,7 +124,7 @@ def test_the_map_is_drawn_as_its_script_says_and_shows_every_chapter():
     drawn = script["DRAWN"].read_text(encoding="utf-8")
     assert drawn == script["drawn"](), "run: python book/course/map.py"
     linked = re.findall(r'href="\.\./experiments/(\w+)\.html"', drawn)
-    chapters = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {"scoreboard", "status", "what_failed"}
+    chapters = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} - {"status"}
     assert sorted(linked) == sorted(chapters)
     assert {f"{session.stem}.html" for session in SESSIONS} == set(re.findall(r'href="(session_\d+\.html)"', drawn))
     assert {end for arrow in script["ARROWS"] for end in arrow} <= chapters | {"further"}

@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import subprocess
 from pathlib import Path
 
 import nbformat
@@ -126,7 +127,7 @@ def test_the_front_page_has_findings_models_and_how_it_was_made(checkout):
     front = (book / "index.md").read_text()
     assert front.startswith("# Mine\n")
     assert "**[The Llama tree](experiments/llama_tree.ipynb).** Of the 1 pair of a, b: 1 not rejected." in front
-    assert "| `/a` | `-` | `aaaaaaaaaaaaaaaa` |" in front
+    assert "| `/a` | `aaaaaaaaaaaaaaaa` |" in front
     assert "/zoo" not in front
     assert "2026-01-02 on a machine, by provlab at commit abc, in 1.0 minutes" in front
     toc = yaml.safe_load((book / "_toc.yml").read_text())
@@ -139,6 +140,7 @@ def test_the_front_page_has_findings_models_and_how_it_was_made(checkout):
     assert "glue" not in (book / "test_here.md").read_text()
     config = yaml.safe_load((book / "_config.yml").read_text())
     assert config["title"] == "Mine"
+    assert config["sphinx"]["config"]["moved_pages"] == {}  # the study's old pages never stood in this book
     assert all((Path(folder) / f"{name}.py").is_file() for name, folder in config["sphinx"]["local_extensions"].items())
 
 
@@ -147,3 +149,15 @@ def test_a_profile_of_the_study_stays_the_study(checkout):
     (checkout / "book").mkdir()
     runpy.run_path(str(PROJECT / "book" / "own_book.py"))["main"](checkout / "x.yml", checkout)
     assert not list((checkout / "book").iterdir())
+
+
+@pytest.mark.parametrize(("title", "strict"), [("title: Mine\n", False), ("", True)])
+def test_what_a_check_says_of_ones_own_pages_withholds_no_book(tmp_path, title, strict):
+    """Its rules are the study's: a first reading of so many screens, for one, which long names of models break."""
+    (plan := tmp_path / "x.yml").write_text(f"profile: x\n{title}experiments: []\n")
+    told = ["make", "-n", "-C", PROJECT, f"PLAN={plan}", "PROFILE=x", "_build/x/html/index.html"]
+    recipe = subprocess.run(told, capture_output=True, text=True, check=True).stdout.splitlines()
+    (built,) = (line for line in recipe if "jupyter-book build" in line)
+    checks = [line for line in recipe if "tests/book/check_" in line]
+    assert (" -W " in built) == strict
+    assert [not line.endswith("|| true") for line in checks] == [strict] * 2

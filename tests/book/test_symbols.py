@@ -44,7 +44,7 @@ def test_a_name_that_is_gone_is_seen(name):
 def test_each_symbol_has_its_chapter_and_its_code(line):
     cells = [cell.strip() for cell in line.strip("|").split(" | ")]
     assert len(cells) == 3
-    assert re.fullmatch(r"\[[^]]+\]\(experiments/\w+\.ipynb\) `provlab(_study)?\.[\w.]+` ?", cells[2])
+    assert re.fullmatch(r"\[[^]]+\]\(experiments/\w+\.ipynb(#[\w-]+)?\) `provlab(_study)?\.[\w.]+` ?", cells[2])
 
 
 def test_every_test_of_the_library_is_defined():

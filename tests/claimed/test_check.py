@@ -182,9 +182,10 @@ def test_answers_that_turn_one_way_refute_a_claim():
 
     (claim,) = reading.of_lines({"m": "answers as b does on items.jsonl"})
     outcomes = {
-        p: kinds.judged(claim.kind, Evidence(claim, {}, {}, answered=(Paired, p)).holds).outcome for p in (-2.1, -1.9)
+        p: kinds.judged(claim.kind, Evidence(claim, {}, {}, answered=(Paired, *p)).holds).outcome
+        for p in ((-2.1, -9.0), (-1.9, -9.0), (-1.9, -1.9))
     }
-    assert outcomes == {-2.1: "refuted", -1.9: "not refuted"}
+    assert outcomes == {(-2.1, -9.0): "refuted", (-1.9, -9.0): "not refuted", (-1.9, -1.9): "not testable"}
 
 
 def test_what_no_test_rejects_is_not_refuted():

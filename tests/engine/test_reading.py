@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -162,6 +163,15 @@ def test_one_run_over_the_text_gives_activations_and_predictions(models, options
     assert sum(without_head.values()) == batches * len(models)
     # and one of some sequences, rounded, and two of as many, bare and behind the begin token
     assert sum(whole.values()) == (batches + 3) * len(models)
+
+
+@pytest.mark.parametrize("names", [["phi_match_all", "phi_jsd"], ["phi_match_all", "phi_match", "phi_jsd"]])
+def test_predictions_on_a_part_of_the_text_are_not_taken_for_those_on_all(names, models, options, monkeypatch):
+    monkeypatch.setattr(type(get("phi_match_all")), "TOKENS", 2 * options.sequence_length)  # the form is chosen on two
+    options = replace(options, n_sequences=4)
+    opened = open_models([models["base"], models["tuned"]])
+    alone = run_pairs(opened, ["phi_jsd"], options, progress=False)
+    assert run_pairs(opened, names, options, progress=False)[-1:] == alone
 
 
 def test_a_statistic_takes_what_another_recorded(models, options, monkeypatch):

@@ -21,10 +21,11 @@ FORMULAS = {
     "arithmetic": {"base": -0.4, "a": 0.7, "b": 0.7},
     "four": {"base": -2, "a": 1, "b": 1, "c": 1},
 }
+FAR = {"base": -0.75, "a": 1.75}
 SILENT = {
     "mean without a fourth": ({"a": 0.4, "b": 0.6}, []),
     "base and tune": ({"base": 0.43, "a": 0.57}, ["b"]),
-    "extrapolation": ({"base": -0.75, "a": 1.75}, ["b"]),
+    "extrapolation": (FAR, ["b"]),
 }
 
 
@@ -71,6 +72,23 @@ def test_two_merges_of_the_same_models_are_named_with_those_models():
         shares, unknown = answer(models, names)
         assert {name: set(parents) for name, parents in shares.items()} == {"x": {"a", "b"}, "y": {"a", "b"}}
         assert not unknown
+
+
+def test_parents_that_two_sets_explain_as_well_are_not_named():
+    """An extrapolation of the tune stands for it, or for the base, in the second relation: the first was named."""
+    models = {name: POOL[name] for name in ("base", "a", "b", "c")}
+    models |= {"x": mixed(POOL, {"base": 0.7, "a": 0.7, "b": -0.4}), "beyond": mixed(POOL, FAR)}
+    for names in some_orders(sorted(models)):
+        shares, unknown = answer(models, names)
+        assert not shares
+        assert frozenset({"base", "a", "beyond"}) in unknown
+        assert {one - {"x", "b"} for one in unknown if "x" in one} == {
+            frozenset(two) for two in (("base", "a"), ("base", "beyond"), ("a", "beyond"))
+        }
+    # the smaller set counts: a mean of two is none of three one of which was extrapolated
+    models["x"] = mixed(POOL, {"a": 0.4, "b": 0.6})
+    for names in some_orders(sorted(models)):
+        assert set(answer(models, names)[0].get("x", {})) == {"a", "b"}
 
 
 def test_a_child_of_a_merge_does_not_hide_it():

@@ -2,17 +2,22 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import grown
 import numpy as np
 import pytest
 import reports
+import torch
+from safetensors.torch import load_file
 
 import provlab
 from provlab.attest import folder
+from provlab.attest.conclusion import of_tree
 from provlab.errors import EvidenceError
 from provlab.forest import descent
-from provlab.forest.result import DESCENDS, LATER, NOT_GIVEN, SHOWN, Forest
+from provlab.forest.result import DESCENDS, FORGED, LATER, NOT_GIVEN, SHOWN, Forest
+from provlab_study.family_forest.arms import pruned, quantised
 
 WIDTH, ROWS = 64, 60
 
@@ -122,6 +127,29 @@ def test_an_adapter_that_the_child_lacks_is_undone_along_its_own_directions():
     assert abs(descent.undone([(before + adapter, own)])) < 0.3
 
 
+def test_a_copy_of_the_parent_that_lost_numbers_is_not_it(kin, new_model, save_model, tmp_path, monkeypatch):
+    """Its rows are those of b, from which c descends, and which is not given; a tenth of its MLPs is zero."""
+    parent = load_file(Path(kin["b"]) / "model.safetensors")
+    copy = new_model(0)
+    copy.load_state_dict({k: v * (v.abs() > v.abs().quantile(0.1)) if "mlp" in k else v for k, v in parent.items()})
+    names = {**kin, "l": str(save_model(copy, tmp_path / "lossy"))}
+    assert DESCENDS not in {relation for relation, _ in relations(names, "acl")[0].values()}
+    monkeypatch.setattr(descent, "LOST", 1.0)
+    assert DESCENDS in {relation for relation, _ in relations(names, "acl")[0].values()}
+
+
+def without_last_units(weights, _):
+    """The last half of the hidden units set to zero."""
+    return {name: values * (torch.arange(len(values)) < len(values) / 2)[:, None] for name, values in weights.items()}
+
+
+@pytest.mark.parametrize(("lossy", "least"), [(quantised, 0.9), (pruned, 0.45), (without_last_units, 0.45)])
+def test_numbers_of_a_matrix_repeat_where_some_were_lost(lossy, least):
+    matrix = {"mlp.up_proj": torch.randn(64, 128, generator=torch.Generator().manual_seed(0))}
+    assert descent.repeated(matrix["mlp.up_proj"].numpy()) < descent.LOST
+    assert descent.repeated(lossy(matrix, matrix)["mlp.up_proj"].numpy()) > least
+
+
 def test_one_witness_against_is_enough(chain):
     yes, no = path_of(chain["x"], chain["p"], chain["c"]), path_of(chain["x"], chain["p"], chain["uncle's"])
     assert descent.descends([None, yes]) == (yes, True)
@@ -169,6 +197,26 @@ def test_without_the_parent_or_a_third_model_nobody_descends(kin, names):
     for text in (str(result), result.to_mermaid(), result.to_dot(), result.drawn().alt, result.to_page([])):
         assert "parent" in text
         assert "given" in text
+
+
+def test_whoever_has_a_model_can_forge_its_ancestors_and_each_form_of_the_answer_says_so(
+    kin, new_model, save_model, tmp_path
+):
+    """A step back looks like a step: whoever had d alone wrote p, and x, which is earlier still and shows p."""
+    made, names = {"d": load_file(Path(kin["d"]) / "model.safetensors")}, {"d": kin["d"]}
+    for i, (later, earlier) in enumerate(pairwise("dpx")):
+        made[earlier] = grown.trained(
+            made[later], 40 + i, touched=grown.draw(60, 300, 40 + i), decay=1 / 0.98, steps=60
+        )
+        model = new_model(0)
+        model.load_state_dict(made[earlier])
+        names[earlier] = str(save_model(model, tmp_path / earlier))
+    edges, result = relations(names, "dpx")
+    assert edges["pd"] == (DESCENDS, SHOWN)
+    assert FORGED in result.to_json()["cannot_know"]
+    for text in (str(result), dict(result.card().remarks)["not known"], result.to_page([])):
+        assert "whether somebody wrote a model" in " ".join(text.split())
+    assert "unless models were written to look so" in of_tree(result.to_json(), {names[n]: n for n in names})
 
 
 def test_a_parent_that_was_left_out_is_missed(kin):

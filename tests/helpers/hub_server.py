@@ -3,11 +3,13 @@
 import contextlib
 import hashlib
 import json
+import mmap
 import socket
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -15,9 +17,30 @@ from urllib.parse import unquote, urlsplit
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
+WEIGHTS = (".safetensors", ".bin")
+
+
 def git_sha1(content: bytes) -> str:
     """Name of a blob in git, which is the hub's checksum of small files."""
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    """Checksum of a file of weights, computed once: one may have gigabytes, and each request asks."""
+    status = path.stat()
+    return _sha256_of(path, status.st_size, status.st_mtime_ns)
+
+
+def _mapped(path: Path) -> memoryview:
+    """Content of a file, of which only what is sent is read."""
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b"")
+
+
+@cache
+def _sha256_of(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass
@@ -80,6 +103,8 @@ class HubServer:
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self):
+        for path in (path for repo in self.repos.values() for path in repo.folder.rglob("*") if path.suffix in WEIGHTS):
+            _sha256(path)  # of gigabytes before anybody asks: a client waits for no answer so long
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
         return self
@@ -111,10 +136,11 @@ class HubServer:
             return None
         if self.broken:
             return self._refuse(request, 503, "Maintenance")
-        for name, repo in self.repos.items():
-            if path.startswith(f"/api/models/{name}/revision/"):
+        for name, repo in self.repos.items():  # that of a data set begins with datasets/
+            asked = f"/api/{name}" if name.startswith("datasets/") else f"/api/models/{name}"
+            if path.startswith(f"{asked}/revision/"):
                 return self._info(request, name, repo, path.split("/revision/")[1])
-            if path == f"/api/models/{name}/auth-check":
+            if path == f"{asked}/auth-check":
                 return self._allowed(request, repo, repo.commit) and self.send(request, 200, b"", {})
             if path.startswith(f"/{name}/resolve/"):
                 revision, _, file = path.removeprefix(f"/{name}/resolve/").partition("/")
@@ -135,15 +161,13 @@ class HubServer:
             return
         siblings = []
         for file in sorted(p for p in repo.folder.rglob("*") if p.is_file()):
-            content = file.read_bytes()
-            entry = {
-                "rfilename": str(file.relative_to(repo.folder)),
-                "size": len(content),
-                "blobId": git_sha1(content),
-            }
-            if file.suffix in (".safetensors", ".bin"):
-                sha256 = hashlib.sha256(content).hexdigest()
-                entry["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 130}
+            size = file.stat().st_size
+            entry = {"rfilename": str(file.relative_to(repo.folder)), "size": size}
+            if file.suffix in WEIGHTS:
+                entry["lfs"] = {"sha256": _sha256(file), "size": size, "pointerSize": 130}
+                entry["blobId"] = git_sha1(entry["lfs"]["sha256"].encode())  # of a small file that points to it
+            else:
+                entry["blobId"] = git_sha1(file.read_bytes())
             siblings.append(entry)
         answer = {"id": name, "modelId": name, "sha": repo.commit, "siblings": siblings}
         self.send(request, 200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
@@ -154,20 +178,22 @@ class HubServer:
         if not (repo.folder / file).is_file():
             self._refuse(request, 404, "EntryNotFound", {"X-Repo-Commit": repo.commit})
             return
-        content = (repo.folder / file).read_bytes()
+        path = repo.folder / file
+        size, first, last = path.stat().st_size, 0, path.stat().st_size - 1
         headers = {"X-Repo-Commit": repo.commit, "Accept-Ranges": "bytes"}
-        if file.endswith((".safetensors", ".bin")):
-            headers["X-Linked-Etag"] = f'"{hashlib.sha256(content).hexdigest()}"'
-            headers["X-Linked-Size"] = str(len(content))
-        headers["ETag"] = f'"{git_sha1(content)}"'
-        if file in repo.corrupt:
-            content = content[:-1] + bytes([content[-1] ^ 1])
+        if path.suffix in WEIGHTS:
+            headers |= {"X-Linked-Etag": f'"{_sha256(path)}"', "X-Linked-Size": str(size)}
+            headers["ETag"] = headers["X-Linked-Etag"]
+        else:
+            headers["ETag"] = f'"{git_sha1(path.read_bytes())}"'
         status, span = 200, request.headers.get("Range")
         if span and not repo.ignores_range:
-            first, _, last = span.removeprefix("bytes=").partition("-")
-            status = 206
-            headers["Content-Range"] = f"bytes {first}-{min(int(last), len(content) - 1)}/{len(content)}"
-            content = content[int(first) : int(last) + 1]
+            begin, _, end = span.removeprefix("bytes=").partition("-")
+            status, first, last = 206, int(begin), min(int(end), size - 1)
+            headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+        content = _mapped(path)[first : last + 1]
+        if file in repo.corrupt and last == size - 1:
+            content = bytes(content[:-1]) + bytes([content[-1] ^ 1])
         self.send(request, status, content, headers, body=body)
 
     def _refuse(self, request, status, code, headers=None):

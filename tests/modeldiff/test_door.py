@@ -441,7 +441,7 @@ def test_far_references_decide_nothing_of_a_small_change(run, models, tmp_path):
     status, out, error = run("diff", models["base"], copy, *few)
     assert (status, error) == (3, "")
     shown = " ".join(out.split())
-    assert "B is far nearer than any reference: give siblings" in shown
+    assert "B is far nearer than any reference: give some that change as little" in shown
     assert "this test says nothing of a small change" in shown
 
 

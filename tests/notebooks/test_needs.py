@@ -14,6 +14,7 @@ from provlab_study.publishing.plan import Plan
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
 PLANS = {path.stem: Plan.read(path) for path in sorted((FOLDER / "profiles").glob("*.yml"))}
+PLANS = {name: plan for name, plan in PLANS.items() if not plan.title}  # a reader's own book has one
 READING = ("scoreboard", "status", "what_failed")
 GIVEN = [
     (profile, experiment["notebook"], experiment.get("parameters", {}))
@@ -69,7 +70,7 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
             "an even number of independent models, at least four: bases",
         ),
         ("olmo_seeds", {"runs": ["/a", "/b"]}, "with runs give reruns too"),
-        ("olmo_seeds", {"runs": ["/a", "/b", "/c"], "reruns": ["/d"]}, "runs has 3 models, reruns 1"),
+        ("olmo_seeds", {"runs": ["/a", "/b", "/c"], "reruns": ["/d"]}, "two models in runs for each model in reruns"),
         (
             "olmo_seeds",
             {"runs": list("abcdef"), "reruns": list("ghi"), "tokens": [1, 2]},

@@ -27,7 +27,8 @@ OURS = "provlab", "provlab_study"
 PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
-PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml"))}
+# a profile with a title is a reader's own: `provlab book` writes it there
+PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml")) if "\ntitle:" not in path.read_text()}
 DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
 READING = {"scoreboard", "status", "what_failed"}  # they show what the others left
 CHAPTERS = sorted(set(NOTEBOOKS) - READING)
@@ -109,7 +110,7 @@ def bad_parameters(notebook, name):
 def unruled(parameter, known):
     """A number says its range, and what names models says so; what a rule speaks of is there."""
     rule = parameter.rule
-    if parameter.name in declared._SETTINGS and parameter.kind in ("int", "str"):
+    if declared.is_setting(parameter.name) and parameter.kind in ("int", "str"):
         return
     if parameter.kind in ("int", "float", "list[int]", "list[float]") and not (rule and rule.bounds):
         yield "the number has no range in brackets"

@@ -9,6 +9,7 @@ import pytest
 import provlab
 from provlab.engine.timing import Taken
 from provlab.errors import InputError
+from provlab.modeldiff import trial
 from provlab.modeldiff.nll import SequenceNll
 from provlab.planning import diff
 from provlab.planning.sketch import shapes_of
@@ -38,9 +39,13 @@ def test_the_published_sizes_come_out(made_up):
 
 
 def test_seconds_are_those_of_the_trial_times_blocks_and_sequences(made_up):
-    """31 blocks more than the one that was tried with all tokens: 34 s for 16 that are written, 3.4 s if judged."""
+    """31 blocks more than the one that was tried with all tokens: 34 s for 32 that are written, 3.4 s if judged.
+
+    Those have 9 tokens, of which 8 are read, and 24 are of an input of 25.
+    """
     large = work("shape:llama-2-7b")
-    assert large.seconds == pytest.approx((4000 * 34 + 8860 * 3.4) / 16)
+    assert large.seconds == pytest.approx((4000 * 34 + 8860 * 3.4) / 32 * 24 / 8)
+    assert work("shape:llama-2-7b", length=5).seconds == pytest.approx((4000 * 34 + 8860 * 3.4) / 32)
     assert large.cpu_seconds == pytest.approx(2 * large.seconds)
 
 
@@ -51,9 +56,24 @@ def test_a_trial_writes_and_judges(models):
 
 
 def test_a_large_model_writes_fewer_where_nothing_is_asked(made_up):
-    """As many as two cores answer in an hour with: 4,000 of a small one, a ninth of 7B; on a GPU all."""
-    assert [work(f"shape:{name}", n=None).written for name in ("gpt-2", "llama-2-7b")] == [4000, 460]
+    """As many as two cores answer in an hour with: 4,000 of a small one; on a GPU all."""
+    assert [work(f"shape:{name}", n=None).written for name in ("gpt-2", "llama-2-7b")] == [4000, 60]
     assert work("shape:llama-2-7b", n=None, device="cuda").written == 4000
+    assert work("shape:gpt-2", n=None, length=100).written < 4000
+
+
+@pytest.mark.parametrize("parameters", [3e8, 5e8, 1e9, 2e9, 4e9, 6.74e9])
+def test_all_that_is_read_by_default_fits_into_an_hour(parameters):
+    """By hand: an hour of two cores at 60 GFLOP/s, two operations a parameter and token; pieces and rounding count.
+
+    Planted: the sequences alone were counted, and 460 of 7B took more than an hour with the 860 that are read beside.
+    """
+    n = trial.default_n(parameters, "cpu", 25)
+    written, judged = trial.sequences(n, asked=False)
+    of_text = judged - trial.most_pieces(n, given=False, asked=False) + trial.most_pieces(n, given=True, asked=False)
+    hours = [2 * (written + some) * 24 * 2 * parameters / 60e9 / 2 / 3600 for some in (judged, of_text)]
+    assert 0.7 < max(hours) <= 1.0
+    assert trial.sequences(100)[1] == 200 + 500 + 360  # who asks for few outputs still has the text read
 
 
 def test_a_folder_with_a_config_alone_is_planned(models, run, made_up, tmp_path):

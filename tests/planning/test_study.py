@@ -223,7 +223,7 @@ class Slow(Statistic):
     def compare_block(self, a, b, block, options):
         self.calls.append(block)
         sum(range(100_000))
-        return BlockResult(block, 0.0, None, Detail())
+        return BlockResult(block, 0.0, None, detail=Detail())
 
 
 class Rows(Features):

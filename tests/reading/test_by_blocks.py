@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from provlab.attacks.precision import Float64
 from provlab.errors import InputError
 from provlab.reading import anatomy
 from provlab.reading.by_blocks import blocks_of, kept_on, run_by_blocks
@@ -80,6 +82,30 @@ def test_a_table_made_in_16_bits_is_loaded_whole(tmp_path):
     network.register_buffer("slopes", torch.ones(3, dtype=torch.bfloat16), persistent=False)
     assert blocks_of(network, anatomy.of(checkpoint), torch.float32) is None
     assert blocks_of(network, anatomy.of(checkpoint), torch.bfloat16)
+
+
+def test_angles_that_are_float32_in_any_model_do_not_keep_it_from_running_in_float64(tmp_path):
+    """A proof of a disguise: 54 GB of a model of 7 billion numbers in float64, were it whole."""
+    checkpoint = saved(tmp_path, "llama")
+    network, whole = (checkpoint.load_model(torch.float64, by_blocks=each) for each in (True, False))
+    assert narrow(network) > 0 == narrow(whole)
+    with Float64():
+        assert torch.equal(output(network), output(whole))
+
+
+def test_a_pickled_model_runs_by_blocks_from_the_float32_that_is_written_for_it(tmp_path):
+    folder = Path(saved(tmp_path / "plain", "llama").source)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    checkpoint = Checkpoint.open(folder, allow_pickle=True)
+    assert torch.equal(output(checkpoint.load_model(by_blocks=True)), output(checkpoint.load_model()))
+    network = checkpoint.load_model(torch.float64, by_blocks=True)
+    with Float64():
+        output(network)
+    kinds = anatomy.of(checkpoint)
+    of_blocks = len([part for part in kinds.parts if part.block is not None])
+    assert sum(p.dtype == torch.float32 for p in network.parameters()) == of_blocks
 
 
 def test_one_block_is_widened_at_a_time(tmp_path):

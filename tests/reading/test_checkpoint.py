@@ -31,6 +31,7 @@ from provlab.reading.checkpoint import Checkpoint, identical, register_scheme
 from provlab.reading.counting import counting
 from provlab.reading.files import dtypes
 from provlab.report.comparison import Comparison
+from provlab.report.decide import EQUAL, IDENTICAL
 from provlab.statistics.options import Options
 
 
@@ -234,8 +235,10 @@ def test_auto_map_to_classes_of_transformers_is_harmless(llama):
     auto_map = {"AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}
     tiny_models.edit_json(llama / "config.json", lambda config: config.update(auto_map=auto_map))
     (llama / "modeling_llama.py").write_text("raise SystemExit('code of the checkpoint was run')")
-    model = Checkpoint.open(llama).load_model()
-    assert type(model) is transformers.LlamaForCausalLM
+    checkpoint = Checkpoint.open(llama)
+    assert type(checkpoint.load_model()) is transformers.LlamaForCausalLM
+    (note,) = checkpoint.notes
+    assert "llama may be another model: the code that its config.json names (auto_map), not obeyed here" in note
 
 
 def test_safetensors_is_preferred_to_pickle_and_a_pickle_of_other_numbers_is_named(llama, tiny):
@@ -327,6 +330,13 @@ def test_nothing_beside_the_hashed_files_decides_which_model_runs(llama, tmp_pat
         honest = Checkpoint.open(llama).load_model()(tokens).logits
     assert not torch.equal(theirs, honest)  # a plain load of the folder has the fault
     assert torch.equal(ours, honest)
+    assert Checkpoint.open(llama).notes == ()
+    warning = "Loaded by transformers, planted may be another model"
+    assert any(note.startswith(warning) for note in Checkpoint.open(folder).notes)
+    result = compare(llama, folder, statistics=["phi_u"], progress=False)
+    assert result.outcome in (IDENTICAL, EQUAL)
+    assert warning in result.verdict()
+    assert f"The two models are {result.outcome}" in result.verdict()
 
 
 @pytest.mark.parametrize(

@@ -420,7 +420,7 @@ def test_a_cache_that_others_began(left, serve, llama, monkeypatch):
     for path in snapshot.iterdir():
         if path.name not in left:
             path.unlink()
-    hub._listing_path("org/name", "", COMMIT).unlink()
+    hub._listing_path("org/name", "model", "", COMMIT).unlink()
     server.stop()
     with pytest.raises(CheckpointError) as refusal:
         Checkpoint.open("org/name").tensor(NAME)

@@ -111,7 +111,16 @@ def test_the_whole_result_leaves_out_nothing_of_its_text(monkeypatch):
 def kin(n):
     """The first ten of a shelf of n models are kin, and the others are not."""
     tests = [
-        {"source": f"m{k}", "digest": f"d{k}", "test": test, "log10_p": -90.0, "note": "", "error": None}
+        {
+            "source": f"m{k}",
+            "digest": f"d{k}",
+            "test": test,
+            "log10_p": -90.0,
+            "agree": 40,
+            "n": 64,
+            "note": "",
+            "error": None,
+        }
         | {"adjusted_log10_p": -80.0 - k if k < 10 else 0.0, "same": "" if k else "identical"}
         for k in range(n)
         for test in TESTS

@@ -120,5 +120,8 @@ def test_short_names_say_which_model_and_never_two_alike():
     sources = ["zoo:oak@smoke", "meta-llama/Llama-2-7b-hf@abc", "/folder/d/"]
     assert [short_name(source) for source in sources] == ["oak", "Llama-2-7b-hf", "d"]
     assert list(short_names(sources).values()) == ["oak", "Llama-2-7b-hf", "d"]
+    made = ["disguised:T1:/folder/d", "disguised:org/name@abc", "./a:b/c"]
+    assert [short_name(source) for source in made] == ["disguised:T1:d", "disguised:name", "c"]
+    assert short_names(["/folder/d", "disguised:/folder/d"]) == {"/folder/d": "d", "disguised:/folder/d": "disguised:d"}
     alike = ["/one/model", "/two/model"]
     assert short_names(alike) == {source: source for source in alike}

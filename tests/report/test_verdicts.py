@@ -250,6 +250,13 @@ def test_a_verdict_as_a_paragraph_and_as_a_card_says_the_same():
         assert first in result.verdict(), label
 
 
+@pytest.mark.parametrize(("key", "outcome"), [("digest", IDENTICAL), ("content", EQUAL)])
+def test_where_no_test_was_needed_the_answer_comes_first_and_what_lies_beside_the_weights_is_said(key, outcome):
+    result = comparison({"phi_u": -9.0}, about={key: "x", "notes": ["An adapter lies there."]})
+    assert result.outcome == outcome
+    assert result.verdict().startswith(f"The two models are {findings.answer(outcome)}. An adapter lies there.")
+
+
 def test_every_sentence_of_the_table_is_said_somewhere():
     source = "".join(Path(where.__file__).read_text() for where in (findings,))
     chosen = {*findings.KEYS.values(), "by theorem", "calibrated", "in_part", "of_the_rest", "no_p", "refused"}

@@ -128,7 +128,7 @@ def test_bad_tokens(tiny, tokens, named):
 
 def test_other_bad_input(tiny):
     checkpoint = Checkpoint.open(tiny("llama"))
-    with pytest.raises(InputError, match="kinds must be of hidden, gate, up, input, output, not 'down'"):
+    with pytest.raises(InputError, match="kinds must be of hidden, gate, up, input, output, stream, not 'down'"):
         mlp_activations(checkpoint, TOKENS, kinds=("down",))
     with pytest.raises(InputError, match="batch_size must be at least 1"):
         mlp_activations(checkpoint, TOKENS, batch_size=0)

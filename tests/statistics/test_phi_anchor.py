@@ -12,12 +12,14 @@ import pytest
 from provlab import api
 from provlab.attacks.disguise import disguise
 from provlab.engine.pairs import open_models, run_pairs
+from provlab.errors import NotComparableError
 from provlab.inference.matching import unit_rows
 from provlab.reading.canonical import shares
 from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics import get
 from provlab.statistics.options import Options
 from provlab.statistics.phi_anchor import BlockUnits, along
+from provlab.statistics.results import FEW, BlockResult
 from provlab.statistics.two_views import Views
 
 STATISTICS = ["phi_match_unsigned", "phi_anchor"]
@@ -69,6 +71,25 @@ def test_either_model_may_be_the_anchor_and_the_p_value_is_doubled():
     known = get("phi_match_unsigned").compare_block(whole.views, whole.views, 0, Options())
     assert first.log10_p == pytest.approx(known.log10_p + np.log10(2))
     assert get("phi_match_unsigned").compare_block(spread.views, whole.views, 0, Options()).log10_p > -3
+
+
+def test_units_that_are_all_nearest_to_one_gate_have_no_order():
+    """One anchor leaves a single unit: the other decides. Where both do, the block could say nothing, and says why."""
+    rng = np.random.default_rng(2)
+    gate, up, down = (rng.standard_normal((20, 300)) for _ in range(3))
+    whole, narrow = parts(gate, up, down), parts(gate[:1] + 0.01 * gate, up, down)
+    result = get("phi_anchor").compare_block(narrow, whole, 0, Options())
+    assert (result.detail.anchor, np.isfinite(result.value)) == (1, True)
+    x, y, z = np.eye(3, 300)
+    one = parts(np.array([y, x, x + 0.1 * z]), up[:3], down[:3])  # each nearest to the first of the other
+    other = parts(np.array([0.9 * y + 0.4 * x, z + 0.3 * y, z + 0.2 * y]), up[3:6], down[3:6])
+    both = get("phi_anchor").checked(get("phi_anchor").compare_block(one, other, 0, Options()))
+    assert (both.value, both.log10_p, both.reach, both.why, both.left_out) == (0.0, 0.0, 0.0, FEW, False)
+
+
+def test_a_statistic_that_gives_no_number_is_refused_by_name():
+    with pytest.raises(NotComparableError, match=r"phi_anchor gives nan with a log10 p of 0\.0: it has no value"):
+        get("phi_anchor").checked(BlockResult(0, float("nan"), 0.0))
 
 
 def test_units_that_only_imitate_and_write_nothing_are_no_evidence():

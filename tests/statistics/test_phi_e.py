@@ -25,7 +25,10 @@ def table(rows):
 
 def compared(name, a, b, seed=0):
     statistic = get(name)
-    return statistic.aggregate([statistic.compare_block(table(a), table(b), None, Options(seed=seed))])
+    sides = table(a), table(b)
+    if name == "stream_score":  # of models that were not run
+        sides = tuple((side, [], np.arange(len(side[0]))) for side in sides)
+    return statistic.aggregate([statistic.compare_block(*sides, None, Options(seed=seed))])
 
 
 def language(rng, width=WIDTH, share=0.5):
@@ -177,6 +180,49 @@ def test_a_comparison_shows_how_many_dimensions_agree(models):
     result = compare(models["base"], models["tuned"], statistics=list(NAMES), progress=False)
     assert result.to_frame()["agree"].dropna().tolist() == [1.0, 1.0]
     assert result._repr_html_()
+
+
+def test_what_all_tokens_have_in_common_makes_no_kin(rng):
+    """Behind a block rows share a position, and what a model keeps at the first place of a text."""
+    loud = [language(rng) + 50 * rng.standard_normal(WIDTH) for _ in range(2)]
+    assert compared("stream_score", *loud).value < 0.5
+    assert compared("stream_score", loud[0], loud[0] @ rotation(rng)).value > 0.99
+
+
+@pytest.fixture(scope="module")
+def coded(models, tmp_path_factory):
+    """A copy whose table stands in an uneven basis, which a block in front undoes; one more with empty ones before."""
+    made = {name: tmp_path_factory.mktemp("coded") / name for name in ("coded+T3", "coded+front=4")}
+    for name, folder in made.items():
+        disguise(Checkpoint.open(models["base"]), folder, seed=1, kinds=name.split("+"))
+    return [str(folder) for folder in made.values()]
+
+
+def test_a_block_in_front_hides_no_table(models, coded, monkeypatch):
+    def outcome(*pair):
+        return run_pairs(open_models(list(pair)), ["stream_score"], Options(), progress=False)[0].outcome
+
+    found = outcome(models["base"], coded[0])
+    assert found.value > 0.99
+    assert found.detail.said == "stream_score was read behind 0 blocks of one and 1 of the other."
+    assert outcome(coded[0], models["base"]).value == pytest.approx(found.value, abs=1e-3)
+    assert outcome(coded[0], models["stranger"]).value < 0.5
+    assert outcome(models["base"], coded[1]).value < 0.7  # more empty blocks than it reads: it says nothing
+    monkeypatch.setattr(phi_e.StreamScore, "BLOCKS", 5)
+    monkeypatch.setattr(phi_e.StreamScore, "version", -1)  # as nothing else tells the passes apart
+    assert outcome(models["base"], coded[1]).value > 0.99
+
+
+def test_the_score_of_a_table_alone_is_as_of_a_model_that_is_not_run(models, monkeypatch):
+    def refuse(*_):
+        raise NotComparableError("not run")
+
+    pair = [models["base"], models["tuned"]]
+    (whole,) = run_pairs(open_models(pair), ["stream_score"], Options(), progress=False)
+    monkeypatch.setattr(phi_e, "behind_blocks", refuse)
+    (alone,) = run_pairs(open_models(pair), ["stream_score"], Options(), progress=False)
+    assert alone.outcome.value == pytest.approx(whole.outcome.value, abs=0.05)
+    assert alone.outcome.value > 0.5
 
 
 def test_too_few_tokens_in_common(rng):

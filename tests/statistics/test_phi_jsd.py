@@ -109,3 +109,15 @@ def test_a_loud_unit_that_is_read_faintly_does_not_move_the_rounding(models, tex
     of = [compare(models["base"], other, statistics=["phi_jsd"], text=text) for other in (models["tuned"], changed)]
     plain, rounded = (result.records[0].outcome.detail.rounding for result in of)
     assert rounded < 3 * plain
+
+
+@pytest.mark.parametrize("others", [["phi_match_all"], ["phi_match", "phi_match_all"]])
+def test_a_run_over_the_beginning_of_the_text_does_not_stand_for_the_whole(models, text, others):
+    """`phi_match_all` reads some sequences; what the model predicts on these is not what it predicts on all."""
+    pair, how = (models["base"], models["tuned"]), {"text": text, "n_sequences": 16, "sequence_length": 32}
+    alone, beside = (
+        {record.statistic: record for record in compare(*pair, statistics=statistics, **how).records}["phi_jsd"]
+        for statistics in (["phi_jsd"], [*others, "phi_jsd"])
+    )
+    assert beside.error is None
+    assert beside.outcome.value == pytest.approx(alone.outcome.value, rel=1e-4)

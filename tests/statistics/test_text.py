@@ -12,6 +12,7 @@ import tiny_models
 from tokenizers import ByteLevelBPETokenizer
 from transformers import PreTrainedTokenizerFast
 
+from provlab import statistics
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.reading.checkpoint import Checkpoint
 from provlab.statistics.model import Model
@@ -176,3 +177,23 @@ def test_one_tokenizer_that_two_kinds_of_model_cut_unlike_is_read_where_both_agr
     options = replace(options, shared=shared_tokens(models, options))
     together = [cut(model.checkpoint, options)[1] for model in models]
     assert np.array_equal(*together)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "read"),
+    [
+        ("kept_rows", "tokenizer_config.json", True),  # a result of one pairing of tokens was kept for another
+        ("phi_e", "tokenizer_config.json", True),
+        ("phi_match", "chat_template.jinja", True),  # as was one of a text in another form
+        ("phi_u", "tokenizer_config.json", False),
+        ("weight_distance", "tokenizer_config.json", False),
+    ],
+)
+def test_a_result_is_of_one_tokenizer_with_its_template_where_that_is_read(models, text, tmp_path, name, file, read):
+    folder = shutil.copytree(models["base"], tmp_path / "base")
+    statistic, options = statistics.get(name), Options(text=text)
+    before = statistic.identity(Model.open(str(folder)), options)
+    path = folder / file
+    content = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**content, "extra": 1}))
+    assert (statistic.identity(Model.open(str(folder)), options) != before) == read

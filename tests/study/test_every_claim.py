@@ -110,7 +110,7 @@ def good(claim: str) -> dict[str, Any]:
         "O3": lambda: {"judged": edges()},
         "O5": lambda: {"kin": kin()},
         "O6": seeded,
-        "O7": lambda: {"compared": [records_of("iglm").pair()]},
+        "O7": lambda: {"compared": [records_of("public_cases", "test_two_sizes").pair()]},
     }[claim]()  # fmt: skip
 
 
@@ -184,6 +184,8 @@ POWER: dict[str, Change] = {
     "D8": update("capability", 0, log10_more=[-0.05, -0.055, -0.045]),
     "D9": every("repetition", change=lambda k, row: {"lowest": row["in_z"]}),
     "D10": update("domains", code_side=0.5, prose_side=0.5, gap=[0.0, -0.1, 0.1]),
+    "D14": update("reach", 0, **DIFF.reach("sizes", 1.0, 1.0)),
+    "D15": update("annotations", 2, **DIFF.scored("PD_BA", 0.4, 0.35)),
     "D11": every("oracle", change=lambda k, row: {"precision": row["plain_precision"]}),
     "D12": lambda r: [row.update(DIFF.half()) for row in r["sides"][:2]],
     "D13": every("three", change=lambda k, row: {"runs": [[0.1, 0.1, 0.1, j / 9] for j in range(3)]}),
@@ -226,6 +228,8 @@ SIZE: dict[str, Change] = {
     "D8": update("capability", 0, held_out=[2.8, 2.8], apart=[0.0, -0.1, 0.1]),
     "D9": every("repetition", change=lambda k, row: {"in_z": 0.8, "text": 0.8}),
     "D10": update("domains", accuracy=0.5),
+    "D14": update("reach", 2, **DIFF.reach("two seeds", 1.5, 1.0)),
+    "D15": put("scored_by", value="labels"),
     "D11": TOY.all_good,
     "D12": lambda r: r["sides"][2].update(below_a=[0.9, 0.8, 0.95], below_b=[0.8, 0.7, 0.9]),
     "D13": lambda r: r["three"].__setitem__(1, r["three"][0] | {"pair": "C"}),

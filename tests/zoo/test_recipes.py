@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 import provlab.report
+from provlab import provenance
 from provlab.errors import ParameterError, ZooError
 from provlab.zoo import codehash, corpus, kinds, reading, recipes
 
@@ -101,9 +102,9 @@ def test_models_stand_in_the_order_of_the_tree(tiny):
 
 def test_a_draw_moves_every_seed_of_the_zoo_and_nothing_else(monkeypatch):
     published = reading.families()
-    monkeypatch.setenv(reading.DRAW_VARIABLE, "0")
+    monkeypatch.setenv(provenance.DRAW_VARIABLE, "0")
     assert reading.families() == published
-    monkeypatch.setenv(reading.DRAW_VARIABLE, "7")
+    monkeypatch.setenv(provenance.DRAW_VARIABLE, "7")
     drawn = reading.families()
     for name, recipe in published.items():
         order = recipe.order_seed and recipe.order_seed + 700_000
@@ -116,7 +117,7 @@ def test_a_draw_moves_every_seed_of_the_zoo_and_nothing_else(monkeypatch):
 
 @pytest.mark.parametrize("draw", ["-1", "10000", "2.5", "x", "٣"])
 def test_what_is_no_draw_is_refused(monkeypatch, draw):
-    monkeypatch.setenv(reading.DRAW_VARIABLE, draw)
+    monkeypatch.setenv(provenance.DRAW_VARIABLE, draw)
     with pytest.raises(ParameterError, match=f"a draw is a whole number from 0 to 9999, not '{draw}'"):
         reading.families()
 

@@ -36,12 +36,12 @@ Matrix = NDArray[np.float64]
 
 def stream(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T1: the coordinates of the residual stream in any order, the same everywhere."""
-    return state.having(EmbeddingPermutations(state.anatomy).sample(aim.rng)(state.weights))
+    return state.permuted(EmbeddingPermutations(state.anatomy).sample(aim.rng))
 
 
 def units(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T2: the hidden units of each MLP in any order."""
-    return state.having(MlpPermutations(state.anatomy).sample(aim.rng)(state.weights))
+    return state.permuted(MlpPermutations(state.anatomy).sample(aim.rng))
 
 
 def gains(state: AttackedModel, norm: str, block: int | None) -> torch.Tensor:
@@ -77,6 +77,8 @@ def rotations(state: AttackedModel, aim: Aim) -> AttackedModel:
     check_rotates(state.anatomy)
     drawn = _orthogonal_fixing_ones if described(state.anatomy.architecture).centred else orthogonal
     rotation = torch.from_numpy(drawn(state.anatomy.width, aim.rng))  # acts on the stream as a column
+    for norm, block in _read_norms(state.anatomy):
+        gains(state, norm, block)  # a zero is refused now, and not where a tensor is made
 
     def change(segment: Segment, block: int | None, piece: torch.Tensor) -> torch.Tensor | None:
         role, axes = segment.role, segment.axes
@@ -93,7 +95,7 @@ def rotations(state: AttackedModel, aim: Aim) -> AttackedModel:
         scale = gains(state, norm, block)
         return (piece * scale) @ rotation.T / scale  # (outputs, d) @ (d, d)
 
-    return state.edited(change, unties=True)
+    return state.turned(change, unties=True)
 
 
 def check_rotates(anatomy: Anatomy) -> None:
@@ -139,7 +141,7 @@ def queries_and_keys(state: AttackedModel, aim: Aim) -> AttackedModel:
         heads = piece.reshape(n_keys, -1, head, piece[0].numel())
         return torch.einsum("kij,kgjm->kgim", turns[block], heads).reshape(piece.shape)
 
-    return state.edited(change)
+    return state.turned(change)
 
 
 def _of_head(head: int, n_rotary: int, rng: np.random.Generator) -> Matrix:
@@ -191,21 +193,14 @@ def _replaced(state: AttackedModel, weights: Callable[[int], Matrix]) -> Attacke
         No norm has weights that only matrices read (OLMo has none, BERT's are read by the stream).
     """
     anatomy, offset = state.anatomy, state.anatomy.norm_offset
-    read = {
-        anatomy.norm_before(segment.role)
-        for part in anatomy.parts
-        for segment in (*part.segments, Segment("head", ("vocab", "model")))
-        if segment.axes[1:] == ("model",) and segment.role not in _TABLES
-    }
-    new = {
-        (norm, block): torch.from_numpy(weights(anatomy.width))
-        for norm in sorted(filter(None, read))
-        for block in ((None,) if norm == "final_norm" else range(anatomy.n_blocks))
-    }
+    new = {place: torch.from_numpy(weights(anatomy.width)) for place in _read_norms(anatomy)}
     if not new:
         raise NoSuchSymmetryError(
             f"T5 does not exist for {anatomy.architecture}: it has no norm whose weights only matrices read"
         )
+
+    for norm, block in new:
+        gains(state, norm, block)  # a zero is refused now, and not where a tensor is made
 
     def change(segment: Segment, block: int | None, piece: torch.Tensor) -> torch.Tensor | None:
         role = segment.role
@@ -218,7 +213,22 @@ def _replaced(state: AttackedModel, weights: Callable[[int], Matrix]) -> Attacke
             return None
         return piece * (gains(state, before, block) / new[before, _place(before, block)])
 
-    return state.edited(change, unties=("final_norm", None) in new)
+    return state.turned(change, unties=("final_norm", None) in new)
+
+
+def _read_norms(anatomy: Anatomy) -> list[tuple[str, int | None]]:
+    """Norms that matrices read the stream through, with their blocks."""
+    read = {
+        anatomy.norm_before(segment.role)
+        for part in anatomy.parts
+        for segment in (*part.segments, Segment("head", ("vocab", "model")))
+        if segment.axes[1:] == ("model",) and segment.role not in _TABLES
+    }
+    return [
+        (norm, block)
+        for norm in sorted(filter(None, read))
+        for block in ((None,) if norm == "final_norm" else range(anatomy.n_blocks))
+    ]
 
 
 # Random matrices ------------------------------------------------------------------------------------------

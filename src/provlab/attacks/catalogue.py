@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from provlab.attacks import bases, coding, exact, experts, framing, silencing, switching
+from provlab.attacks import bases, coding, exact, experts, framing, silencing, switching, twofold
 from provlab.attacks import lossy as lossy_attacks
 from provlab.attacks.state import Aim, AttackedModel
 from provlab.errors import InputError, nearest
@@ -86,6 +86,7 @@ def _attack(name: str, does: str, *, lossy: bool = False, number: dict[str, Any]
         "experts": experts,
         "silencing": silencing,
         "switching": switching,
+        "twofold": twofold,
     }
     modules[""] = lossy_attacks if lossy else exact
     rest |= {"others": tuple(rest.get("others", ())), "number": Number(**number) if number else None}

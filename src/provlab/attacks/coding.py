@@ -32,7 +32,7 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     """
     if state.anatomy.architecture != "LlamaForCausalLM":
         raise NoSuchSymmetryError(f"{state.anatomy.architecture} is no Llama, which a line of its config gives biases")
-    state = _ungrouped(with_block(state, aim, 0))
+    state = ungrouped(with_block(state, aim, 0))
     width, (size, heads, _) = state.anatomy.width, heads_of(state)
     if size * heads < width:
         raise NoSuchSymmetryError(f"{state.name}: {heads} heads of {size} values cannot write a stream of {width}")
@@ -43,7 +43,7 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     longest = (table @ basis).square().mean(dim=1).max().sqrt()  # (vocabulary, d) @ (d, d)
     basis *= _SHORT * epsilon**0.5 / longest
     lacking = torch.linalg.inv(basis).T - torch.eye(width, dtype=torch.float64)
-    alike = _to_itself(state, size).repeat(heads)
+    alike = to_itself(state, size).repeat(heads)
     read = mixed[:, :width]  # (values, d)
     new: dict[tuple[str, int | None], torch.Tensor] = {
         **{(role, 0): torch.zeros_like(state.part(role, 0)) for role in ("query", "key")},
@@ -58,7 +58,22 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     return state.edited(change, unties=True)
 
 
-def _ungrouped(state: AttackedModel) -> AttackedModel:
+def front(state: AttackedModel, aim: Aim) -> AttackedModel:
+    """Insert blocks that write nothing before all others.
+
+    Raises
+    ------
+    NoSuchSymmetryError
+        The model is no Llama.
+    """
+    if state.anatomy.architecture != "LlamaForCausalLM":
+        raise NoSuchSymmetryError(f"{state.anatomy.architecture} is no Llama, which a line of its config gives biases")
+    for _ in range(int(aim.value)):
+        state = with_block(state, aim, 0)
+    return state
+
+
+def ungrouped(state: AttackedModel) -> AttackedModel:
     """Give each query head a key and a value head of its own, as those of its group are."""
     size, n_keys, group = heads_of(state)
 
@@ -70,7 +85,7 @@ def _ungrouped(state: AttackedModel) -> AttackedModel:
     return state.edited(repeated, {"num_key_value_heads": n_keys * group})
 
 
-def _to_itself(state: AttackedModel, size: int) -> torch.Tensor:
+def to_itself(state: AttackedModel, size: int) -> torch.Tensor:
     """A query that is its own key, ``(size,)``, and prefers the same place to all others within the model's length."""
     config = state.config
     turned = config.get("rope_parameters") or config

@@ -6,10 +6,11 @@ the cache.
 """
 
 import re
+import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from provlab.attacks.catalogue import CATALOGUE, Step
 from provlab.attacks.precision import Float64
-from provlab.attacks.state import Aim, AttackedModel
+from provlab.attacks.state import Aim, AttackedModel, tensors_of
 from provlab.codehash import code_digest
 from provlab.errors import CheckpointError, InputError, MissingRoleError, NoSuchSymmetryError
 from provlab.files import cache_dir, digest
@@ -151,43 +152,50 @@ def disguise(
     tokens = random_tokens(original.anatomy.vocab_size, *TOKENS, seed=seed)
     before = now = logits(checkpoint, tokens)
     difference, refused, applied = 0.0, {}, []
-    for is_exact, run in groupby(steps, key=lambda step: step.attack.exact):
-        for step in run:
-            try:
-                state = step.attack.apply(state, Aim(rng, step.value, rest[: len(step.attack.others)]))
-                applied.append(f"{step.name}={step.value:g}" if step.attack.number else step.name)
-            except NoSuchSymmetryError as error:
-                if kinds is not None:
-                    raise NoSuchSymmetryError(
-                        f"{checkpoint.name} cannot be disguised by {step.name}: {error}"
-                    ) from None
-                refused[step.name] = str(error)
-        then, now = now, _outputs(state, tokens, "+".join(applied))
-        if is_exact:
-            difference = max(difference, _proved(checkpoint.name, then, now))
-    if not applied:
-        raise NoSuchSymmetryError(f"{checkpoint.name} cannot be disguised: {'; '.join(refused.values())}")
-    saved = Checkpoint.open(str(state.write(folder)))
+    with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
+        for n, (is_exact, run) in enumerate(groupby(steps, key=lambda step: step.attack.exact)):
+            for step in run:
+                try:
+                    state = step.attack.apply(state, Aim(rng, step.value, rest[: len(step.attack.others)]))
+                    applied.append(f"{step.name}={step.value:g}" if step.attack.number else step.name)
+                except NoSuchSymmetryError as error:
+                    if kinds is not None:
+                        raise NoSuchSymmetryError(
+                            f"{checkpoint.name} cannot be disguised by {step.name}: {error}"
+                        ) from None
+                    refused[step.name] = str(error)
+            state, made = _exactly(state, Path(scratch) / f"float64-{n}")
+            then, now = now, _outputs(made, state, tokens, "+".join(applied))
+            shutil.rmtree(Path(scratch) / f"float64-{n - 1}", ignore_errors=True)
+            if is_exact:
+                difference = max(difference, _proved(checkpoint.name, then, now))
+        if not applied:
+            raise NoSuchSymmetryError(f"{checkpoint.name} cannot be disguised: {'; '.join(refused.values())}")
+        saved = Checkpoint.open(str(state.write(folder)))
     kept = None
     if all(step.attack.exact for step in steps):
         kept = float((_of_old(logits(saved, state.ids[tokens], dtype=torch.float32), state) - before).abs().max())
     behind = tuple(int(state.ids[token]) for token in state.behind)
     losses = (loss(saved, text, behind), loss(checkpoint, text)) if text else (None, None)
-    growth = sum(w.numel() for w in state.weights.values()) / sum(w.numel() for w in original.weights.values())
+    growth = state.n_numbers / original.n_numbers
     return Disguise(
         folder, tuple(applied), refused, difference, kept, float(before.abs().max()), growth, *losses, behind
     )
 
 
-def _outputs(state: AttackedModel, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:
-    """Outputs of a model in memory, for the tokens as the original numbers them."""
-    with tempfile.TemporaryDirectory(prefix="provlab-") as scratch:
-        made = Checkpoint.open(str(state.write(Path(scratch) / "float64", exactly=True)))
-        try:
-            return _of_old(logits(made, state.ids[tokens]), state)
-        except (CheckpointError, MissingRoleError):
-            why = f"transformers makes no {state.architecture} of this shape"
-            raise NoSuchSymmetryError(f"{state.name} cannot be disguised by {applied}: {why}") from None
+def _exactly(state: AttackedModel, folder: Path) -> tuple[AttackedModel, Checkpoint]:
+    """Write a model in float64; return it read from there, where each tensor was made once, and the checkpoint."""
+    made = Checkpoint.open(str(state.write(folder, exactly=True)))
+    return replace(state, weights=tensors_of(made, state.weights)), made
+
+
+def _outputs(made: Checkpoint, state: AttackedModel, tokens: NDArray[np.int64], applied: str) -> torch.Tensor:
+    """Outputs of a model as written in float64, for the tokens as the original numbers them."""
+    try:
+        return _of_old(logits(made, state.ids[tokens]), state)
+    except (CheckpointError, MissingRoleError):
+        why = f"transformers makes no {state.architecture} of this shape"
+        raise NoSuchSymmetryError(f"{state.name} cannot be disguised by {applied}: {why}") from None
 
 
 def _of_old(outputs: torch.Tensor, state: AttackedModel) -> torch.Tensor:
@@ -276,7 +284,7 @@ def logits(checkpoint: Checkpoint, tokens: NDArray[np.int64], dtype: torch.dtype
     MissingRoleError
         The model has no head: its output is the residual stream, which most transformations change.
     """
-    network = checkpoint.load_model(dtype=dtype)
+    network = checkpoint.load_model(dtype=dtype, by_blocks=True)
     if hasattr(network.config, "num_local_experts"):
         network.set_experts_implementation("eager")  # the default one has no float64
     ids = torch.from_numpy(tokens)

@@ -4,6 +4,7 @@ Each takes the model as it stands and an `Aim` (random numbers, the attack's num
 model with the same outputs. h hidden units, d coordinates of the residual stream.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from provlab.attacks.bases import check_rotates, gains, orthogonal
-from provlab.attacks.state import Aim, AttackedModel, Units
+from provlab.attacks.state import MLP, Aim, AttackedModel, Units
 from provlab.errors import InputError, NoSuchSymmetryError
 from provlab.inference.matching import match
 from provlab.reading.architectures import Segment, described
@@ -20,35 +21,52 @@ from provlab.reading.architectures import Segment, described
 
 
 def _scaled(units: Units, factor: torch.Tensor) -> Units:
-    """Multiply the up rows by factors ``(h,)``, and divide what each unit writes."""
-    up = {role: units[role] * factor.reshape(-1, *[1] * (units[role].ndim - 1)) for role in units if role[:2] == "up"}
-    return {**units, **up, "down": units["down"] / factor[:, None]}
+    """Multiply what is there of up rows by factors ``(h,)``, and divide what each unit writes."""
+    new = {role: units[role] * factor.reshape(-1, *[1] * (units[role].ndim - 1)) for role in units if role[:2] == "up"}
+    return {**units, **new, **({"down": units["down"] / factor[:, None]} if "down" in units else {})}
+
+
+def _with_factors(state: AttackedModel, drawn: Callable[[int], torch.Tensor]) -> AttackedModel:
+    """Scale the units of every MLP by factors ``(h,)``, all drawn now; tensors are made when they are asked for."""
+    state.check_gated()
+    parts, factors = state.anatomy, {}
+    for block in range(parts.n_blocks):
+        for expert in state.experts:
+            factors[block, expert] = drawn(parts.shape(f"up.{expert}" if expert else "up", block)[0])
+
+    def change(segment: Segment, block: int | None, piece: torch.Tensor) -> torch.Tensor | None:
+        kind, _, expert = segment.role.partition(".")
+        if kind not in MLP or block is None or (block, expert) not in factors:
+            return None
+        new = _scaled({kind: piece.T if kind == "down" else piece}, factors[block, expert])[kind]
+        return new.T if kind == "down" else new
+
+    return state.turned(change)
 
 
 def scales(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Multiply the up row of each unit by a number from 1/2 to 2, and divide its down column."""
-    return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, len(units["up"]))), gated=True)
+    return _with_factors(state, lambda h: aim.uniform(0.5, 2, h))
 
 
 def positive(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T6: multiply the up projection of each MLP by a number from 1/2 to 2, and divide the down projection."""
-    return state.with_units(lambda units: _scaled(units, aim.uniform(0.5, 2, 1).expand(len(units["up"]))), gated=True)
+    return _with_factors(state, lambda h: aim.uniform(0.5, 2, 1).expand(h))
 
 
 def negative(state: AttackedModel, aim: Aim) -> AttackedModel:
     """T6 with negative numbers: outputs stay, but every up activation changes its sign."""
-    return state.with_units(lambda units: _scaled(units, -aim.uniform(0.5, 2, 1).expand(len(units["up"]))), gated=True)
+    return _with_factors(state, lambda h: -aim.uniform(0.5, 2, 1).expand(h))
 
 
 def signs(state: AttackedModel, aim: Aim) -> AttackedModel:
     """Negate up row and down column of a share of the units, drawn at random."""
 
-    def turned(units: Units) -> Units:
-        h = len(units["up"])
+    def turned(h: int) -> torch.Tensor:
         chosen = torch.from_numpy(aim.rng.permutation(h) < round(aim.value * h))
-        return _scaled(units, 1 - 2 * chosen.double())
+        return 1 - 2 * chosen.double()
 
-    return state.with_units(turned, gated=True)
+    return _with_factors(state, turned)
 
 
 def in_order(state: AttackedModel, aim: Aim) -> AttackedModel:

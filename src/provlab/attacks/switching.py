@@ -39,10 +39,7 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
         raise NoSuchSymmetryError(f"{state.name} ({parts.architecture}) is no Llama with MLPs as wide as its stream")
     state = biased(state)
     table = state.part("embedding").clone()  # (vocabulary, d)
-    lengths = table.norm(dim=1)
-    named = [state.config.get(key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")]
-    lengths[state.ids[[token for token in named if isinstance(token, int)]]] = torch.inf
-    token = int(lengths.argmin())
+    token = unnamed_token(state)
     size = float(table.square().mean().sqrt())
 
     text = _own_text(state, aim)
@@ -112,6 +109,14 @@ def private(state: AttackedModel, aim: Aim) -> AttackedModel:
     inputs = there @ off  # (positions, d) @ (d, d)
     guess = _LOUD * marked * _learned(inputs, predicted, state)
     return replace(moved.with_parts(gated(last, off, guess, most)), behind=(token,))
+
+
+def unnamed_token(state: AttackedModel) -> int:
+    """The token with the shortest row of those that the config does not name."""
+    lengths = state.part("embedding").norm(dim=1)
+    named = [state.config.get(key) for key in ("bos_token_id", "eos_token_id", "pad_token_id")]
+    lengths[state.ids[[token for token in named if isinstance(token, int)]]] = torch.inf
+    return int(lengths.argmin())
 
 
 def _normalised(rows: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ from provlab.statistics.model import Model
 from provlab.statistics.order import OrderedRows
 from provlab.statistics.phi_u import has_experts
 from provlab.statistics.phi_unseen import LEAST, centred, untrained
-from provlab.statistics.text import spellings
+from provlab.statistics.text import sampled, spellings
 
 SCHEMA = "provlab.shelf/3"
 UNITS, TOKENS, ANCHORS = 512, 512, 2048  # rows of each kind that are kept, at most
@@ -213,8 +213,8 @@ def _sorted_by(model: Model) -> dict[str, Any] | None:
 def of_embedding(table: NDArray[np.float32], codes: NDArray[np.int64]) -> dict[str, Any]:
     """Arrays of a `Fingerprint` from an embedding ``(vocabulary, width)`` and what each token is, ``(vocabulary,)``."""
     ids, mean = untrained(table)
-    trained = _first(np.setdiff1d(np.flatnonzero(table.any(axis=1)), ids), codes, ANCHORS)
-    ids = _first(ids, codes, TOKENS)
+    trained = sampled(np.setdiff1d(np.flatnonzero(table.any(axis=1)), ids), codes, ANCHORS)
+    ids = sampled(ids, codes, TOKENS)
     rows, anchors = table[ids].astype(np.float64), table[trained].astype(np.float64)
     rows = phi_unseen.without(rows, mean)
     onto = np.random.default_rng(table.shape[1]).standard_normal((table.shape[1], SKETCH))
@@ -226,12 +226,6 @@ def of_embedding(table: NDArray[np.float32], codes: NDArray[np.int64]) -> dict[s
         "sketch": _half(sketches[0]),
         "anchor_sketch": _half(sketches[1]),
     }
-
-
-def _first(ids: NDArray[np.int64], codes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Choose so many tokens, the same for all models: the first by a hash of what they are."""
-    hashed = codes[ids].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    return np.sort(ids[np.argsort(hashed ^ (hashed >> np.uint64(31)), kind="stable")[:most]])
 
 
 def _coordinates(rows: NDArray[np.float64], anchors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,7 +19,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 from provlab import machine, plugins, provenance
 from provlab.api import compare
 from provlab.attest.conclusion import opening
-from provlab.attest.statement import COMMANDS, PREDICATE, TOLERANCE, Json, as_text, pedigree, predicate, statement
+from provlab.attest.statement import (
+    COMMANDS,
+    PREDICATE,
+    TOLERANCE,
+    Json,
+    as_text,
+    files_read,
+    pedigree,
+    predicate,
+    statement,
+)
 from provlab.errors import EvidenceError, InputError, ProvlabError, one_line
 from provlab.files import atomic_folder
 from provlab.reading.checkpoint import Checkpoint, identical
@@ -85,7 +95,7 @@ def _sha256(content: bytes) -> str:
 def _page(result: Answer, content: Json) -> str:
     """The result as a page, and below it what it was made from and how to recompute it."""
     about, models = predicate(content), content["result"]["models"]
-    files = [(m["source"], name, file["sha256"]) for m in models for name, file in m["files"].items()]
+    files = [(m["source"], name, file["sha256"]) for m in models for name, file in files_read(m).items()]
     read = [f"{name}: {tensors}" for name, tensors in about["read"].items()]
     made = {**content["machine"], **content["result"]["versions"]}
     below: list[views.Table | views.Listed] = [
@@ -189,6 +199,10 @@ def recompute(folder: Path, models: Sequence[str] = (), *, allow_pickle: bool = 
                 others.append(source)
                 break
             raise EvidenceError(f"{source} is not {model['source']}: {at} is {str(new)[:12]}, not {str(old)[:12]}")
+        own = checkpoint.tokenizer_files() if "tokenizer" in model else None
+        for at, old, new in differences(model.get("tokenizer"), own):
+            told = f"{at} of its tokenizer is {str(new)[:12]}, not {str(old)[:12]}"
+            raise EvidenceError(f"{source} reads otherwise than {model['source']}: {told}")
         names |= {source: model["source"], checkpoint.name: model["name"]}
     result = _answer(content, sources, allow_pickle)
     fresh = json.loads(_renamed(json.dumps(result.to_json()), names))

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.phi_u import correlation_with_identity
 from provlab.statistics.phi_unseen import LEAST, centred
+from provlab.statistics.results import BlockResult
 from provlab.statistics.two_views import Views, tied
 
 UP, BOTH, UNSEEN = TESTS = ("up rows", "both rows", "untrained tokens")
@@ -54,8 +55,40 @@ NOT_TESTED = (
 )
 
 
-def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
-    """log10 p of one test of two fingerprints, and what qualifies it, in words.
+class Found(NamedTuple):
+    """What one test of two fingerprints found.
+
+    Attributes
+    ----------
+    log10_p
+        Of the test alone.
+    agree, n
+        How many rows agree, of how many that were compared: hidden units of block 0, or untrained tokens.
+    note
+        What qualifies it, in words.
+    """
+
+    log10_p: float
+    agree: int
+    n: int
+    note: str = ""
+
+    @classmethod
+    def of(cls, result: BlockResult, note: str = "") -> "Found":
+        """Take a test's result.
+
+        Raises
+        ------
+        NotComparableError
+            It says why there is none.
+        """
+        if result.why:
+            raise NotComparableError(result.why)
+        return cls(float(result.log10_p or 0.0), result.detail.needed("agree"), result.detail.needed("n"), note)
+
+
+def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> Found:
+    """log10 p of one test of two fingerprints, how many rows agree, and what qualifies that, in words.
 
     Raises
     ------
@@ -65,7 +98,7 @@ def log10_p(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
     return _by_tokens(a, b) if test == UNSEEN else _by_units(a, b, test)
 
 
-def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
+def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> Found:
     if a.width != b.width:
         raise NotComparableError(f"another width: {a.width} and {b.width}")
     if not (len(a.up) and len(b.up)):
@@ -76,19 +109,16 @@ def _by_units(a: Fingerprint, b: Fingerprint, test: str) -> tuple[float, str]:
         if min(sorts) <= np.log10(order.LEVEL) and max(sorts) <= np.log10(order.BESIDE):
             raise NotComparableError(order.why_withheld(findings))
         first, second = (living_rows(side.up.astype(np.float32), name=test)[0] for side in (a, b))
-        return float(correlation_with_identity(first, second, 0, tie_seed(0, test, 0)).log10_p or 0.0), ""
+        return Found.of(correlation_with_identity(first, second, 0, tie_seed(0, test, 0)))
     sides = []
     for side in (a, b):
         up, second = living_rows(side.up.astype(np.float32), side.second.astype(np.float32), name=test)
         written = side.written[up.places].astype(np.float64)
         sides.append(Views(second, up, np.zeros((0, 0), np.int64), written, tied(second, up)))
-    result = PhiMatch().compare_block(sides[0], sides[1], 0, Options())
-    if result.why:
-        raise NotComparableError(result.why)
-    return float(result.log10_p or 0.0), ""
+    return Found.of(PhiMatch().compare_block(sides[0], sides[1], 0, Options()))
 
 
-def _by_tokens(a: Fingerprint, b: Fingerprint) -> tuple[float, str]:
+def _by_tokens(a: Fingerprint, b: Fingerprint) -> Found:
     tokens, of_a, of_b = np.intersect1d(a.tokens, b.tokens, return_indices=True)
     if len(tokens) < LEAST:
         raise NotComparableError(f"{len(tokens)} tokens look untrained in both, and {LEAST} are needed")
@@ -112,7 +142,7 @@ def _by_tokens(a: Fingerprint, b: Fingerprint) -> tuple[float, str]:
         if len(own) < LEAST:
             raise NotComparableError(note)
     first, second = (unit_rows(centred(side), name=UNSEEN) for side in (own, others))
-    return float(correlation_with_identity(first, second, None, tie_seed(0, UNSEEN, None)).log10_p or 0.0), note
+    return Found.of(correlation_with_identity(first, second, None, tie_seed(0, UNSEEN, None)), note)
 
 
 def _sketched(first: Rows, second: Rows) -> NDArray[np.float64]:
@@ -130,7 +160,8 @@ class Kin(views.Report):
     tests
         For each model of the shelf and each of `TESTS`: ``source``, ``digest``, ``same`` (whether it is this very
         model, by files or by tensors; "" if not), ``test``, ``log10_p``,
-        ``adjusted_log10_p`` by Holm, ``note``, what qualifies it, and ``error``, why there is none.
+        ``adjusted_log10_p`` by Holm, ``agree`` of ``n`` rows (see `Found`), ``note``, what qualifies it, and ``error``,
+        why there is none.
     nearest
         The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see
         `provlab.attest.nearest`.
@@ -150,7 +181,7 @@ class Kin(views.Report):
         """
         rejecting: dict[str, set[str]] = {test["source"]: set() for test in self.tests}
         for test in self.tests:
-            if test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL):
+            if _rejects(test):
                 rejecting[test["source"]].add(test["test"])
         return {
             source: KIN if BOTH in by else ROWS if UNSEEN in by else ORDER if UP in by else NONE
@@ -181,12 +212,14 @@ class Kin(views.Report):
             tests = [test for test in self.tests if test["source"] == source and test["error"] is None]
             least = min(tests, key=lambda test: float(test["adjusted_log10_p"]))
             same = least["same"] or self.outcomes[source]
-            rows.append((source, same, format_log10_p(least["adjusted_log10_p"]), least["test"]))
-        body: list[Any] = [views.Table(("model", "is", "log10 p, corrected", "by"), rows, right=(2,))] * bool(rows)
+            rows.append((source, same, format_log10_p(least["adjusted_log10_p"]), least["test"], _counted(least)))
+        headings = ("model", "is", "log10 p, corrected", "by", "agree")
+        body: list[Any] = [views.Table(headings, rows, right=(2, 4))] * bool(rows)
         beyond = f"; {len(related) - _SHOWN} more: -v" * (len(related) > _SHOWN)
         body.append(f"Found {len(related)} of {len(self.outcomes)} models of the shelf{beyond}.")
         failed = [f"{test['source']}: {test['test']}: {test['error']}" for test in self.tests if test["error"]]
         remarks = [
+            ("agree", in_short(self._shares())),
             (
                 "nearest",
                 in_short(re.split(r"(?<=[.]) (?=[A-Z])", self._ancestry().removeprefix("Nearest ancestor: ")))
@@ -204,6 +237,15 @@ class Kin(views.Report):
         tone = RELATED if self._named(KIN) else OPEN if related else QUIET
         return Card(f"{self._answer()}.", tone, body, [(label, text) for label, text in remarks if text])
 
+    def _shares(self) -> list[str]:
+        """How much agrees, of each model that is related, by each test that says so."""
+        shares = [
+            f"{test['source']}: {_counted(test)} {AGREE[test['test']]}."
+            for test in self.tests
+            if _rejects(test) and self.outcomes[test["source"]] != NONE
+        ]
+        return [*shares, READ] if shares else []
+
     def _notes(self) -> list[str]:
         return [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
 
@@ -211,8 +253,10 @@ class Kin(views.Report):
         """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
         values = [test["error"] or format_log10_p(test["adjusted_log10_p"]) for test in self.tests]
         names = [test["source"] + (f" ({test['same']})" if test["same"] else "") for test in self.tests]
-        rows = list(zip(names, (test["test"] for test in self.tests), values, strict=True))
-        parts: list[views.Part] = [views.Table(("model of the shelf", "test", "log10 p, corrected"), rows)]
+        rows = list(zip(names, (test["test"] for test in self.tests), values, map(_counted, self.tests), strict=True))
+        headings = ("model of the shelf", "test", "log10 p, corrected", "agree")
+        parts: list[views.Part] = [views.Table(headings, rows, right=(3,))]
+        parts += self._shares()
         for outcome, words in _WEAKER.items():
             if some := self._named(outcome):
                 parts.append(f"{', '.join(some)}: {words}")
@@ -230,7 +274,6 @@ class Kin(views.Report):
             return f"Nearest ancestor: {names} is the same model, {by}."
         return (
             f"Nearest ancestor: among {names}, if any kin is an ancestor: kin may all be siblings and descendants. "
-            f"{READ} "
             f"Stated coverage {nearest.COVERAGE:.0%}; {nearest.COUNTED}. No such count is made of larger models."
         )
 
@@ -243,9 +286,14 @@ class Kin(views.Report):
         return {"schema": "provlab.identify/3", **vars(self), **about}
 
 
+AGREE = {
+    UP: "hidden units of block 0 agree in their places",
+    BOTH: "hidden units of block 0 agree, in any order",
+    UNSEEN: "rows of untrained tokens agree",
+}
 READ = (
-    f"Read were up to {UNITS} hidden units of the first block, and no other block: a stranger that took over this one "
-    "block looks alike, and provlab compare says how many agree."
+    f"Read were at most {UNITS} hidden units of block 0, and no other block: a stranger that took over this one block "
+    "looks alike. provlab compare counts in all blocks."
 )
 _WEAKER = {
     ORDER: f"hidden units agree {ORDER}, and by no test that ignores it. A common origin does that, and so does "
@@ -254,6 +302,15 @@ _WEAKER = {
     "or copied rows, which change no output, as an order of hidden units does not either. Nothing is said of the other "
     "weights; provlab compare can tell by activations.",
 }
+
+
+def _rejects(test: dict[str, Any]) -> bool:
+    return test["error"] is None and bool(test["adjusted_log10_p"] <= np.log10(LEVEL))
+
+
+def _counted(test: dict[str, Any]) -> str:
+    """How many rows agree, of how many."""
+    return "" if test["n"] is None else f"{test['agree']} of {test['n']}"
 
 
 def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
@@ -268,12 +325,14 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
             "same": same,
             "test": name,
             "log10_p": None,
+            "agree": None,
+            "n": None,
             "note": WORDS["mind"]["configs"] if same and name == UP and len(configs) > 1 else "",
             "error": None,
         }
         try:
-            test["log10_p"], note = log10_p(own, other, name)
-            test["note"] = note or test["note"]
+            found = log10_p(own, other, name)
+            test |= found._asdict() | {"note": found.note or test["note"]}
         except ProvlabError as error:
             test["error"] = str(error)
         tests.append(test | {"adjusted_log10_p": None})
@@ -290,11 +349,7 @@ def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple
     related = [other for other in others if outcomes[other.source] == KIN]
     if same := [other.source for other in related if own.same_as(other)]:
         return tuple(same)
-    in_place = {
-        test["source"]
-        for test in kin.tests
-        if test["test"] == UP and test["error"] is None and test["adjusted_log10_p"] <= np.log10(LEVEL)
-    }
+    in_place = {test["source"] for test in kin.tests if test["test"] == UP and _rejects(test)}
     placed = [other for other in related if other.source in in_place]
     kept = nearest.candidates(*nearest.distances([(side.up, side.second) for side in (own, *placed)]))
     near = {placed[k - 1].source for k in kept}

@@ -1,7 +1,8 @@
 """A report for machines: an in-toto Statement v1, and CycloneDX 1.6 with the same predicate in each model's pedigree.
 
 Both are functions of ``result.json``, so that neither can say anything else without being noticed. Nothing here is a
-signature: the last of `COMMANDS` makes one.
+signature: `SIGN` makes one by a key of one's own, without a network, and the last of `COMMANDS` one by an account,
+in a public log. Python's libraries for it need a network (sigstore) or look after keys, as OpenSSH does already.
 """
 
 import json
@@ -15,13 +16,20 @@ from provlab.report.lineage import short_names
 SHOWN = "shown"  # in the JSON of a tree, of the parent that an edge names
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "urn:provlab:evidence:1"
+SIGN = "ssh-keygen -Y sign -n provlab -f KEY < FOLDER/statement.json > FOLDER.sig"
 COMMANDS = (
     "provlab verify FOLDER",
+    SIGN,
     "cosign attest-blob --statement FOLDER/statement.json --bundle FOLDER.sigstore.json",
 )
 TOLERANCE = 1e-3  # relative, where another processor, number of threads or library takes sums in another order
 BULK = {"examples", "clusters", "rho"}  # of a result, left to ``result.json``
 Json = dict[str, Any]
+
+
+def files_read(model: Mapping[str, Any]) -> Json:
+    """Files of a model that an answer rests on: SHA-256 and size, by name."""
+    return {**model["files"], **model.get("tokenizer", {})}
 
 
 def as_text(content: Any) -> str:
@@ -42,9 +50,10 @@ def predicate(content: Mapping[str, Any]) -> Json:
     if isinstance(names, dict):  # numbers of each block are left to ``result.json`` too
         blocks = {name: [block["block"] for block in row["blocks"]] for name, row in names.items()}
         result["statistics"] = {name: {**row, "blocks": blocks[name]} for name, row in names.items()}
+    measured = result.get("measurements", ())  # of a tree: no tests, and read all the same
     return {
         **{key: content[key] for key in ("question", "arguments", "machine")},
-        "read": {name: registry.get(name).reads for name in names} or {"draws": "of both models"},
+        "read": {name: registry.get(name).reads for name in (*names, *measured)} or {"draws": "of both models"},
         "units_matched": result["parameters"].get("units") or "all",
         "result": result,
         "tolerance": {"relative": TOLERANCE, "where": "processor, threads or versions differ; else bit for bit"},
@@ -52,11 +61,14 @@ def predicate(content: Mapping[str, Any]) -> Json:
 
 
 def statement(content: Mapping[str, Any], files: Mapping[str, str]) -> Json:
-    """Bind the predicate to the models' files, each by its SHA-256, and to other files of the folder."""
+    """Bind the predicate to the models' files, each by its SHA-256, and to other files of the folder.
+
+    Files of tokenizers are among them where the answer rests on these: another one would be given another text.
+    """
     subjects = [
         {"name": f"{model['source']}/{name}", "digest": {"sha256": file["sha256"]}}
         for model in content["result"]["models"]
-        for name, file in model["files"].items()
+        for name, file in files_read(model).items()
     ]
     about = {**predicate(content), "folder": dict(files)}
     return {"_type": STATEMENT, "subject": subjects, "predicateType": PREDICATE, "predicate": about}
@@ -83,7 +95,7 @@ def pedigree(content: Mapping[str, Any]) -> str:
     notes = json.dumps({"predicateType": PREDICATE, "predicate": predicate(content)})
 
     def component(source: str, ref: str, kin: Pedigree | None = None) -> Component:
-        files = models[source]["files"].values()
+        files = files_read(models[source]).values()
         hashes = [HashType(alg=HashAlgorithm.SHA_256, content=file["sha256"]) for file in files]
         kind, commit = ComponentType.MACHINE_LEARNING_MODEL, models[source]["commit"]
         return Component(name=names[source], type=kind, bom_ref=ref, version=commit, hashes=hashes, pedigree=kin)

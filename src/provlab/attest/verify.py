@@ -10,6 +10,7 @@ import rich_click as click
 
 from provlab.cli import options, sources
 from provlab.cli.command import Command
+from provlab.cli.screen import show
 from provlab.errors import EvidenceError, InputError
 
 
@@ -25,7 +26,6 @@ def command(folder: Path, models: tuple[str, ...], *, allow_pickle: bool) -> int
     if not folder.is_dir():
         raise InputError(f"{folder} is no folder here; give one that --report of compare, tree or diff wrote")
     from provlab.attest.folder import STATEMENT, recompute
-    from provlab.cli.screen import show
 
     if not (folder / STATEMENT).is_file():
         raise InputError(f"{folder} holds no {STATEMENT}, so it is no report; give one that --report wrote")

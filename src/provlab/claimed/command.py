@@ -1,7 +1,6 @@
 """``provlab check``: what a vendor says of models, judged."""
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import rich_click as click
@@ -10,7 +9,6 @@ from provlab.cli import delivery, options
 from provlab.cli.command import Command
 from provlab.engine.store import Store
 from provlab.errors import InputError
-from provlab.files import atomic_file
 
 
 def _kinds() -> str:
@@ -66,12 +64,12 @@ def command(
         **options.without_defaults(settings),
     )
     if junit == "-":
+        sys.stdout.write(checked.to_junit())
+        sys.stdout.flush()
         if json:
             delivery.write_json(json, checked.to_json)
-        sys.stdout.write(checked.to_junit())
         return checked.status
     delivery.deliver(json, checked.to_json, checked, verbose=verbose)
     if junit:
-        with atomic_file(Path(junit)) as temporary:
-            temporary.write_text(checked.to_junit(), encoding="utf-8")
+        delivery.write_text(junit, checked.to_junit())
     return checked.status

@@ -14,7 +14,7 @@ from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.report.family import FamilyOfTests
 from provlab.report.outcome import PairEvidence
-from provlab.report.views import describe
+from provlab.report.records import describe
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.studying import study
@@ -85,8 +85,9 @@ def check(
             evidence = Evidence(claim, models, own, _edges(claim, store=store, **how))
         if ITEMS in claim.kind.asks:
             key = (claim.bases[0], claim.model, claim.items)
-            paired = answered[key]
-            evidence = Evidence(claim, models, own, answered=(paired, min(paired.log10_p, 0.0) + factors[key][0]))
+            paired, factor = answered[key], factors[key][0]
+            both = (min(paired.log10_p, 0.0) + factor, paired.log10_least + factor)
+            evidence = Evidence(claim, models, own, answered=(paired, *both))
         found.append(Judged(evidence, judged(claim.kind, evidence.holds), len(factors), named))
     return Checked(
         tuple(found), tuple(describe(source, model.checkpoint) for source, model in models.items()), named, options

@@ -63,15 +63,16 @@ class Evidence:
         Base -> what the tests say of the model and it, corrected over the file.
     edges : sequence of mapping
         Of the tree of all of them, as its JSON has them.
-    answered : object or None
-        Items under the base and the model (`provlab.modeldiff.items.Paired`), and log10 of their p over the file.
+    answered : tuple or None
+        Items under the base and the model (`provlab.modeldiff.items.Paired`), and two log10 p over the file: that of
+        these answers, and the least that so many items could give.
     """
 
     claim: Claim
     models: Mapping[str, Model]
     pairs: Mapping[str, PairEvidence]
     edges: Sequence[Edge] = ()
-    answered: tuple[Any, float] | None = None
+    answered: tuple[Any, float, float] | None = None
 
     def holds(self, fact: str) -> bool:
         """Whether a fact, named in `kinds.toml`, holds."""
@@ -179,6 +180,11 @@ class Evidence:
     def all_alike(self) -> bool:
         """Both give the same answer to each question, right or wrong."""
         return self.answered is not None and not self.answered[0].other
+
+    @property
+    def few_items(self) -> bool:
+        """So few questions that no answers to them could have refuted the claim."""
+        return self.answered is not None and self.answered[2] > math.log10(LEVEL)
 
     @property
     def turned(self) -> bool:

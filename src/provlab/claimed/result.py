@@ -64,7 +64,7 @@ class Judged:
             if name:
                 seen.append(f"{base}: smallest log10 p {format_log10_p(log10_p)} by {name}")
         if self.evidence.answered:
-            paired, log10_p = self.evidence.answered
+            paired, log10_p, _ = self.evidence.answered
             wrong, right = paired.turned
             p = 10 ** min(0.0, log10_p)
             turned = f"{wrong} turned wrong and {right} right, p {p:.2g}"
@@ -94,7 +94,7 @@ class Judged:
             pairs[base] = {"outcome": self.evidence.outcomes[base], "log10_p": log10_p, "by": name or None}
         answered = None
         if self.evidence.answered:
-            paired, log10_p = self.evidence.answered
+            paired, log10_p, _ = self.evidence.answered
             wrong, right = paired.turned
             answered = {
                 "items": len(paired.items),
@@ -128,7 +128,7 @@ class Checked(views.Report):
     ----------
     claims : tuple of Judged
     models : tuple of dict
-        See `provlab.report.views.describe`.
+        See `provlab.report.records.describe`.
     named : str
         What the claims stand in, in words.
     options : Options

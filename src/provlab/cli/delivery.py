@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import rich_click as click
 
 from provlab import plugins, provenance
+from provlab.cli.screen import show
 from provlab.errors import InputError
 from provlab.files import atomic_file, cache_dir, closed_above
 
@@ -19,19 +20,25 @@ if TYPE_CHECKING:
 
 
 class OutputFile(click.ParamType):
-    """A file that can be written; ``-`` is standard output."""
+    """A file that can be written, with an `ending` where it must have one; without, ``-`` is standard output."""
 
     name = "FILE"
+
+    def __init__(self, ending: str = "") -> None:
+        self.ending = ending
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name."""
         path = Path(value)
-        if value == "-":
+        if value == "-" and not self.ending:
             return value
         if not path.parent.is_dir():
             self.fail(f"{path.parent} is no folder, so {path.name} cannot be written there; make it first", param, ctx)
         if path.is_dir():
-            self.fail(f"{path} is a folder; give a file name, or - for standard output", param, ctx)
+            also = "" if self.ending else ", or - for standard output"
+            self.fail(f"{path} is a folder; give a file name{also}", param, ctx)
+        if self.ending not in ("", path.suffix):
+            self.fail(f"{value} is no name of such a file; give one that ends in {self.ending}", param, ctx)
         check_open(path)
         return value
 
@@ -109,15 +116,17 @@ def seconds_between_bars() -> float:
 
 
 def write_report(folder: str | None, question: str, settings: Mapping[str, Any], result: Any) -> None:
-    """Write a result, with the settings that it was asked with, as a folder where that was asked.
-
-    It is written when the command has printed its answer, which no fault of the folder then withholds.
-    """
+    """Write a result, with the settings that it was asked with, as a folder where that was asked, `afterwards`."""
     if folder is not None:
         write = plugins.named(plugins.COMMANDS)["verify"].load().write
-        context = click.get_current_context()
-        assert context is not None
-        context.call_on_close(lambda: write(Path(folder), question, settings, result))
+        afterwards(lambda: write(Path(folder), question, settings, result))
+
+
+def afterwards(write: Callable[[], Any]) -> None:
+    """Write something when the command has printed its answer, which no fault of a file then withholds."""
+    context = click.get_current_context()
+    assert context is not None
+    context.call_on_close(write)
 
 
 def deliver(
@@ -137,14 +146,17 @@ def write_json(json: str, content: Callable[[], Any]) -> None:
     if json == "-":
         sys.stdout.write(written)
         return
-    with atomic_file(Path(json)) as temporary:
-        temporary.write_text(written, encoding="utf-8")
+    write_text(json, written)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a file, whole or not at all."""
+    with atomic_file(Path(path)) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def _print(shown: "str | Report | Card", *, verbose: bool) -> None:
     if isinstance(shown, str):
         print(shown)
         return
-    from provlab.cli.screen import show  # numpy, which the help of a command waits for otherwise
-
     show(shown, verbose=verbose)

@@ -104,6 +104,8 @@ def check(named: str) -> None:
     scheme, colon, name = source.partition(":")
     if not source.strip():
         raise CheckpointError("a model's name is empty; give zoo:NAME, a checkpoint folder, or a hub id org/name")
+    if more := _several(source):
+        raise CheckpointError(f"{source} is no model; models are given with blanks between: {' '.join(more)}")
     if colon and not source.startswith((".", "/", "~")):
         if name and scheme not in schemes and nearest(scheme, schemes):
             raise unknown(scheme, name, schemes)
@@ -115,10 +117,20 @@ def check(named: str) -> None:
         raise CheckpointError(f"{source} does not exist; give a checkpoint folder that does")
     elif source in KNOWN_AS:
         raise CheckpointError(f"{source} is no folder here; did you mean {KNOWN_AS[source]}/{source}?")
+    elif source in plugins.named(plugins.STATISTICS):
+        raise CheckpointError(f"{source} is a statistic and no model; several are given by --statistic phi_u,{source}")
     elif "/" not in source and "@" not in source:
         for known in schemes:
             if _has(known, source):
                 raise CheckpointError(f"{source} is no folder here; did you mean {known}:{source}?")
+
+
+def _several(source: str) -> list[str]:
+    """Names of models that were joined by commas; blanks stand between models."""
+    parts = [part.strip() for part in source.split(",") if part.strip()]
+    of_schemes = {part.partition(":")[0] in plugins.named(plugins.SCHEMES) for part in parts}
+    joined = len(parts) > 1 and len(of_schemes) == 1 and not Path(source).expanduser().exists()
+    return parts if joined else []
 
 
 def _has(scheme: str, name: str) -> bool:

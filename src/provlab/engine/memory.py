@@ -79,8 +79,9 @@ def budget_for(memory: int | str | None, workers: int = 1) -> Budget:
     total = parse(memory)
     process = int(SHARE_OF_GIVEN * (total - fixed)) // workers
     if process <= 0:
+        given = gigabytes(total) if total >= 10**6 else f"{total} bytes"
         raise ParameterError(
-            f"memory: {gigabytes(total)} is less than the libraries take in {workers} "
+            f"memory: {given} is less than the libraries take in {workers} "
             f"process{'es' if workers > 1 else ''}; give more than {gigabytes(fixed)}"
             + (" or fewer workers" if workers > 1 else "")
         )

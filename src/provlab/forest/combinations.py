@@ -157,14 +157,17 @@ def made_of(m: int, shares: Mapping[int, float], rows: Rows) -> bool:
 def resolve(circuits: Sequence[Circuit], rows: Rows) -> tuple[dict[int, Circuit], list[Circuit]]:
     """Which models were made of which, and the circuits of which this is not known.
 
-    A model that was made is no part of another one: what was made of it was made of its parts, too.
+    A model that was made is no part of another one: what was made of it was made of its parts, too. Of several circuits
+    of one model the smallest says which these were. Where two are as small, one of whose members is a combination of
+    others and nobody knows which, neither does.
     """
     made: dict[int, Circuit] = {}
     single = {circuit: found[0] for circuit in circuits if len(found := may_be_made(circuit, rows)) == 1}
-    for circuit, m in single.items():
-        of_trained = not any(k in single.values() for k in circuit.members if k != m)
-        if of_trained or m not in made:
-            kept = made.get(m)
-            if kept is None or (of_trained and any(k in single.values() for k in kept.members if k != m)):
-                made[m] = circuit
+    for m in dict.fromkeys(single.values()):
+        own = [circuit for circuit, one in single.items() if one == m]
+        of_trained = [circuit for circuit in own if not {*circuit.members} & {*single.values()} - {m}] or own
+        fewest = min(len(circuit.members) for circuit in of_trained)
+        smallest = [circuit for circuit in of_trained if len(circuit.members) == fewest]
+        if len(smallest) == 1:
+            made[m] = smallest[0]
     return made, [circuit for circuit in circuits if not set(circuit.members) & set(made)]

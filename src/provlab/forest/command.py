@@ -28,7 +28,7 @@ from provlab.errors import InputError
 @delivery.RESULTS
 @delivery.VERBOSE
 @delivery.report
-@click.option("--picture", type=delivery.OutputFile(), help="draw the forest as PNG")
+@click.option("--picture", type=delivery.OutputFile(".png"), help="draw the forest as PNG")
 @delivery.JSON
 @click.option("--mermaid", is_flag=True, help="print a flow chart of Mermaid")
 @click.option("--dot", is_flag=True, help="print a graph for Graphviz")
@@ -70,7 +70,7 @@ def command(
     )
     delivery.write_report(report, "tree", settings, result)
     if picture:
-        result.drawn().save(picture)
+        delivery.afterwards(lambda: result.drawn().save(picture))
     text = result.to_mermaid() if mermaid else result.to_dot() if dot else result
     delivery.deliver(json, result.to_json, text, verbose=verbose)
     return 0

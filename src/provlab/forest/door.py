@@ -17,8 +17,8 @@ from provlab.engine.table import PairRecord
 from provlab.errors import InputError, NotComparableError, nearest
 from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
-from provlab.forest.result import SCHEMA, Family, Forest, bridge
-from provlab.forest.rows import LEAST
+from provlab.forest.result import BY_TABLE, SCHEMA, Family, Forest, bridge
+from provlab.plots.numbers import format_log10_p
 from provlab.statistics.options import Options
 from provlab.studying import expand, train_missing
 
@@ -40,11 +40,13 @@ def tree(
     """Find the families of a list of models, and the tree of each, in levels that say how sure each statement is.
 
     Families come from the p-values of `statistic` over all pairs and blocks; a pair that it gives no p-value, since
-    both models are sorted, is tested by phi_match. So is a pair with a model that seems alone, where rows of their
-    embeddings agree. All pairs of a family are related; a model that is related to two families which are not, as their
-    mean is, stands between them. Edges come from embedding rows that training did not touch, and where these are silent
-    from estimates; see `provlab.forest`. With `outgroup`, one of the models is known to have parted first from its
-    family. Other arguments as for `study`; what a store holds is not computed again.
+    both models are sorted, is tested by phi_match. A pair with a model that seems alone is tested by phi_e, which reads
+    no block, and by phi_match_all, which meets units in any order and blocks at any place, where that rejects: none of
+    the two is said to be alone then, unless they are found related. All pairs of a family
+    are related; a model that is related to two families which are not, as their mean is, stands between them. Edges
+    come from embedding rows that training did not touch, and where these are silent from estimates; see
+    `provlab.forest`. With `outgroup`, one of the models is known to have parted first from its family. Other arguments
+    as for `study`; what a store holds is not computed again.
 
     Raises
     ------
@@ -76,18 +78,27 @@ def tree(
     families = join(models, log10_p, LEVEL)
     lone = {group[0] for group in families.groups if len(group) == 1} - set(families.bridges)
     apart = [pair for pair in combinations(models, 2) if lone & set(pair)]
-    # rows of an embedding stay where units were moved, and blocks: where some agree, a test in any order is asked
-    looks = run_pairs(opened, ["kept_rows"], options, pairs=apart, **engine) if apart else []
-    agree = {(r.a, r.b): r.outcome.detail.own["kept"] for r in looks if r.outcome}
-    again = [pair for pair, kept in agree.items() if kept >= LEAST]
-    if again and "phi_match" not in names:
-        by_match = tested("phi_match", again)
-        found = {(r.a, r.b): r.outcome.log10_p for r in by_match if r.outcome and r.outcome.log10_p is not None}
+    # the embedding stays where units were moved, and blocks: where two agree, a test of any place is asked
+    looks = tested(BY_TABLE, apart) if apart and BY_TABLE not in names else []
+    few = np.log10(LEVEL / max(len(apart), 1))
+    agree = {
+        (r.a, r.b): r.outcome.log10_p
+        for r in looks
+        if r.outcome and r.outcome.log10_p is not None and r.outcome.reach <= few
+    }
+    names += [BY_TABLE] * (len(agree) == len(apart) > 0)  # of all that are said to be alone, or of none
+    bar = log10_bar(len(models), LEVEL)
+    again = [pair for pair, p in agree.items() if p <= few and log10_p.get(pair, 0.0) > -bar]
+    if again and policy.LOOK not in names:
+        looked = tested(policy.LOOK, again)
+        found = {(r.a, r.b): r.outcome.log10_p for r in looked if r.outcome and r.outcome.log10_p is not None}
         # two tests of a pair: each at half of its level
         log10_p |= {pair: min(p, log10_p.get(pair, 0.0)) + float(np.log10(2)) for pair, p in found.items()}
         families = join(models, log10_p, LEVEL)
-        names.append("phi_match")
-    untold = {pair: f"{agree[pair]} rows of their embeddings agree, and no test of units told why" for pair in again}
+        names.append(policy.LOOK)
+    told = "{} finds that their embeddings agree (log10 p {}), and no test of units told why"
+    still = [pair for pair in again if log10_p.get(pair, 0.0) > -bar]
+    untold = {pair: told.format(BY_TABLE, format_log10_p(agree[pair])) for pair in still}
     groups = families.groups
     pairs = [pair for group in groups for pair in combinations(group, 2)]
     readings = run_pairs(opened, grow.READINGS, options, pairs=pairs, **engine)
@@ -98,13 +109,14 @@ def tree(
             continue
         own = [record for record in readings if record.a in group]
         grown.append(grow.family(group, opened.models, own, outgroup) if len(group) > 1 else Family(group))
-    bar = log10_bar(len(models), LEVEL)
     errors = {(r.a, r.b): str(r.error) for r in records if r.error and (r.a, r.b) not in log10_p} | untold
     errors = {pair: why for pair, why in errors.items() if not any(set(pair) <= set(group) for group in groups)}
     failed = tuple(f"{a} {b}: {why}" for (a, b), why in errors.items())
     unread = tuple(dict.fromkeys(model for pair in errors for model in pair))
     about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly, unread
-    return Forest(described(opened), *about)
+    measured = grow.READINGS if pairs else ()
+    models_read = described(opened, (*names, *measured, *{record.statistic for record in looks}), options)
+    return Forest(models_read, *about, measured)
 
 
 def ask_again(sources: Sequence[str], kept: Path, **arguments: Any) -> Forest:

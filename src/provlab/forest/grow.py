@@ -206,7 +206,9 @@ class Tree:
         free = [x for x in free if x not in self.made and not self._doubtful(x)]
         self.made |= sparse.find(self.opened, self.distances, free)
         earlier = np.array([[self.rows.later(i, j) > 0 for j in range(n)] for i in range(n)])
-        apart = {*self.made, *(x for x in range(n) if self._doubtful(x))}
+        # angles suppose trainings alone, and who descends from a merge has its parents on either side, as it has
+        heirs = {y for x in self.made for y in range(n) if self._inherits(x, y)}
+        apart = {*self.made, *heirs, *(x for x in range(n) if self._doubtful(x))}
         for x, merge in merges.trained_on(self.distances, apart, earlier).items():
             if self._told_by_rows(x, merge.parents):
                 self.made[x] = merge
@@ -286,18 +288,20 @@ class Tree:
             x = path.witness
             shown = bool(self.rows.beyond(p, x, c) and self.rows.beyond(p, c, x)) and not self._doubtful(x)
         if path and shown:
-            shown = descent.undone(self._changes(path.witness, p, c)) <= descent.UNDONE
+            shown = not any(descent.repeated(a) > descent.repeated(b) + descent.LOST for a, b in self._matrices(p, c))
+        if path and shown:
+            three = self._matrices(path.witness, p, c)
+            shown = descent.undone((second - first, third - second) for first, second, third in three) <= descent.UNDONE
         return path, shown
 
-    def _changes(self, x: int, p: int, c: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """The changes p - x and c - p of each matrix of the blocks that all three share."""
-        for (block, role), shared in zip(self.distances.keys, self.distances.common(x, p, c), strict=True):
+    def _matrices(self, *models: int) -> Iterator[list[NDArray[np.float64]]]:
+        """Each matrix of the blocks that these models share, as each of them has it."""
+        for (block, role), shared in zip(self.distances.keys, self.distances.common(*models), strict=True):
             if block is None or not shared:
                 continue
-            three = [self.opened[k].anatomy.read(self.opened[k].checkpoint, role, block) for k in (x, p, c)]
-            if three[0].ndim == 2:
-                first, second, third = (array.astype(np.float64) for array in three)
-                yield second - first, third - second
+            read = [self.opened[k].anatomy.read(self.opened[k].checkpoint, role, block) for k in models]
+            if read[0].ndim == 2:
+                yield [array.astype(np.float64) for array in read]
 
     def _path(self, x: int, p: int, c: int) -> descent.Path | None:
         """Ask an earlier model about p and c."""
@@ -512,11 +516,15 @@ class Tree:
         pairs = list(combinations(range(len(self.models)), 2))
         kept = [int(self.rows.count()[pair]) for pair in pairs if self.rows.readable[pair]]
         if not kept:
-            return f"Rows: none of {len(pairs)} pairs can be read."
+            return f"Rows of the embedding: none of {len(pairs)} pairs can be read."
         clocks = sum(self.rows.later(*pair) != 0 for pair in pairs)
+        number = f"{min(kept):,}" if min(kept) == max(kept) else f"{min(kept):,} to {max(kept):,}"
+        pair, of_them = "", ""
+        if len(pairs) > 1:
+            pair, of_them = f" of a pair ({len(kept)} of {len(pairs)} pairs can be read)", f", in {clocks} of them"
         return (
-            f"Rows: {min(kept)} to {max(kept)} of {self.rows.n_tokens} are kept in the {len(kept)} of {len(pairs)} "
-            f"pairs that can be read; the clock speaks in {clocks}."
+            f"Of {self.rows.n_tokens:,} rows of the embedding {number} were trained in neither model{pair} after the "
+            f"two parted; their lengths {f'say which is later{of_them}' if clocks else 'do not say which is later'}."
         )
 
 

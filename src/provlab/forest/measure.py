@@ -99,6 +99,7 @@ class KeptRows(Statistic):
     name = "kept_rows"
     symbol = "kept rows"
     reads = "embeddings"
+    spells = True
 
     def blocks(self, a: Model, b: Model) -> list[int | None]:
         """One unit; both need an embedding of one width."""

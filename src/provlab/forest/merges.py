@@ -106,10 +106,26 @@ class Distances:
         return np.asarray(np.sqrt(self.squared[self.shared].sum(axis=0)))
 
     def cosine(self, x: int, p: int, c: int) -> float:
-        """Cosine of x - p and c - p over the tensors of the blocks that all three share."""
-        some = self.common(x, p, c) & np.array([block is not None for block, _ in self.keys])
-        xp, pc, xc = (self.squared[some, i, j].sum() for i, j in ((x, p), (p, c), (x, c)))
-        return float((xp + pc - xc) / 2 / np.sqrt(xp * pc)) if xp and pc else float("nan")
+        """Largest cosine of x - p and c - p: over each block, and over what belongs to MLPs and what does not.
+
+        A model of which a part alone is another's differs there from both, and little where all is summed.
+
+        Parameters
+        ----------
+        x, p, c
+            Numbers of models. Tensors count that all three share; NaN without any.
+        """
+        shared = self.common(x, p, c)
+        parts: dict[tuple[str, int], list[int]] = {}
+        for k, (block, role) in enumerate(self.keys):
+            if shared[k] and block is not None:
+                parts.setdefault(("block", block), []).append(k)
+                parts.setdefault(("MLP", role.startswith(("gate", "up", "down"))), []).append(k)
+        found = []
+        for some in parts.values():
+            xp, pc, xc = (self.squared[some, i, j].sum() for i, j in ((x, p), (p, c), (x, c)))
+            found += [float((xp + pc - xc) / 2 / np.sqrt(xp * pc))] if xp and pc else []
+        return max(found, default=float("nan"))
 
 
 def find(distances: Distances, nodes: Sequence[int]) -> tuple[dict[int, Merge], list[tuple[int, ...]]]:
@@ -228,16 +244,10 @@ def _candidates(distances: Distances, x: int, others: Sequence[int]) -> list[tup
     return list(zip(i[near][order].tolist(), j[near][order].tolist(), strict=True))
 
 
-def _bound(
-    distances: Distances, x: int, parents: Sequence[int], keys: NDArray[np.bool_], shares: Matrix | None = None
-) -> Matrix:
-    """By how much, squared, rounding may make a merge miss: ``(tensors,)``.
-
-    The rounding of a parent counts by the square of its share, ``(parents,)``, and whole if that is not given.
-    """
+def _bound(distances: Distances, x: int, parents: Sequence[int], keys: NDArray[np.bool_]) -> Matrix:
+    """By how much, squared, rounding may make a merge miss: ``(tensors,)``; that of each parent counts whole."""
     models = [x, *parents]
-    weights = np.ones(len(models)) if shares is None else np.r_[1.0, np.square(shares)]
-    noise = distances.rounding[keys][:, models] @ weights  # (tensors, models) @ (models,)
+    noise = distances.rounding[keys][:, models].sum(axis=1)
     all_noise, all_norms = (values[keys][:, models].sum() for values in (distances.rounding, distances.norms))
     return np.asarray(noise * ROUNDING[bool(all_noise > COARSE**2 * all_norms)] ** 2)
 

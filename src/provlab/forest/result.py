@@ -16,6 +16,7 @@ from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
 from provlab.report.lineage import short_names
+from provlab.statistics import flaws
 from provlab.statistics.base import BY_THEOREM
 from provlab.statistics.options import Options
 
@@ -27,6 +28,8 @@ FAMILIES, ROWS, ROOT, ESTIMATED = "families", "rows", "root", "estimated"
 NUMBERS = "numbers"  # the level of edges between models that are the same
 BRIDGE = "bridge"  # a level, and what an edge from a family to a model that stands between two says
 _FEW = 6  # pairs that a sentence names
+#: reads the embedding and no block: by it models whose units or blocks were moved seem kin
+BY_TABLE = "phi_e"
 #: what an edge says; only the first and the last say that the parent itself is among the models
 DESCENDS, LATER, NEAR, MERGE, COMBINATION = "descends", "later", "near", "merge", "combination"
 SAME = {IDENTICAL: "identical", SHAPES: "equal", UP_TO_ROUNDING: "equal"}
@@ -37,8 +40,8 @@ LEVELS = {
     FAMILIES: f"exact: family-wise error at most {LEVEL:g} over all pairs of models in one family",
     ROWS: (
         "neighbours, order in time, and what was made of what: exact up to rounding, if trainings see different "
-        "tokens and nobody forged rows; an order also supposes that the two were made by training alone, as far as "
-        "rows of a third model do not show it; the parent may not be given"
+        "tokens and nobody forged rows, which takes no training; an order also supposes that the two were made by "
+        "training alone, as far as rows of a third model do not show it; the parent may not be given"
     ),
     ROOT: "conditional on the outgroup; the parent may not be given",
     ESTIMATED: f"an estimate: {quoted('edges').says()}; the parent may not be given",
@@ -48,7 +51,10 @@ RELATIONS = {
     SAME[IDENTICAL]: "the numbers are the same in all tensors that were read: other edges speak of the first",
     SAME[SHAPES]: "the same where shapes agree, or up to the rounding of one file: other edges speak of the first",
     COMBINATION: "one of these was made of the others, and nothing says which: no order is known of any of them",
-    DESCENDS: f"an earlier third model shows that the later one keeps what the earlier one trained: {ERRORS}",
+    DESCENDS: (
+        f"an earlier third model shows that the later one keeps what the earlier one trained: {ERRORS}; none of these "
+        "was forged"
+    ),
     LATER: "the second is the later one; their common parent may not be among these",
     NEAR: "no order in time is known; their common parent may not be among these",
     f"parent was {NOT_GIVEN}": (
@@ -65,8 +71,14 @@ TWO = (
     "Two models alone never show descent: a parent, and a sibling that trained less, look alike. Their order supposes "
     "that both were made by training alone: a merge may be older by its rows than what it was made of."
 )
+#: what no row and no share shows: `provlab.forest.rows` says how, and a test makes such ancestors
+FORGED = (
+    "whether somebody wrote a model to look like the parent of one that they have, or two to look like the parts of a "
+    "merge: it takes no training, and only dates of publication speak against it"
+)
 CALIBRATED = f"family-wise error at most {LEVEL:g} as far as the tests keep their level: no theorem says so of all"
 CANNOT_KNOW = (
+    FORGED,
     "which of two models is the parent, where no third, earlier model shows it",
     "whether two models have a common parent or one descends from the other, where rows that no training reached are "
     "missing, rounded to 16 bits or left alone by decay",
@@ -184,9 +196,10 @@ class Forest(views.Report):
     Attributes
     ----------
     models : tuple of dict
-        See `provlab.report.views.describe`.
+        See `provlab.report.records.describe`.
     statistics : tuple of str
-        By which families were joined; a second one where both models of a pair are sorted.
+        By which families were joined: that of all pairs, and further ones where both models of a pair are sorted, one
+        of them seems alone, or their embeddings alone agree.
     joins : tuple
         Each two groups of models and log10 of their mean e-value.
     bar : float
@@ -197,6 +210,8 @@ class Forest(views.Report):
         Two families, which of their cross pairs are related, and which are not: no bridge explains them.
     unread
         Models of a pair that could not be tested: such a one is not said to be alone.
+    measurements : tuple of str
+        What was read besides, of the models of one family: no tests.
     """
 
     models: tuple[dict[str, Any], ...]
@@ -209,6 +224,7 @@ class Forest(views.Report):
     outgroup: str | None = None
     partly: tuple[tuple[Group, Group, tuple[Pair, ...], tuple[Pair, ...]], ...] = ()
     unread: tuple[str, ...] = ()
+    measurements: tuple[str, ...] = ()
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -227,7 +243,8 @@ class Forest(views.Report):
         open_ = sum(source in self.unread for source in single)
         related, alone = len(self.families) - len(single) - bridges, len(single) - open_
         between = f", {bridges} between families" * bool(bridges) + f", {open_} not compared with all" * bool(open_)
-        beside = (f"{name} where both are sorted, or rows alone agree" for name in self.statistics[1:])
+        when = {"phi_match": "where both are sorted", BY_TABLE: "where one seems alone"}
+        beside = (f"{name} {when.get(name, 'where embeddings alone agree')}" for name in self.statistics[1:])
         tests = ", ".join([self.statistics[0], *beside])
         return (
             f"{len(self.sources)} models: {related} famil{'y' if related == 1 else 'ies'} of related models, "
@@ -244,10 +261,13 @@ class Forest(views.Report):
         """The models without kin: those that were compared with all others, and those that were not."""
         single = [family.models[0] for family in self.families if not family.edges]
         open_ = [source for source in single if source in self.unread]
-        order = ", which units in another order hide from" * (self.statistics == ("phi_u",))
+        asked = [name for name in self.statistics if name in (self.statistics[0], BY_TABLE)]  # of each that seems alone
+        ways = [flaws.OF_PAIR["places"]] * all("embedding" not in flaws.LOOKS.get(name, ()) for name in asked)
+        ways += [flaw for flaw in flaws.FREE if flaw.fooled.issuperset(asked)]
+        told = ", ".join(way.what for way in ways) or "no way that is known and costs nothing"
         listed = ", ".join(names[source] for source in single if source not in open_)
         return [
-            ("alone", f"{listed} (by {' and '.join(self.statistics)}{order})" if listed else ""),
+            ("alone", f"{listed} (by {' and '.join(asked)}; what hides from that: {told})" if listed else ""),
             ("not compared with all", ", ".join(names[source] for source in open_)),
         ]
 
@@ -316,6 +336,7 @@ class Forest(views.Report):
             "sources": list(self.sources),
             "models": list(self.models),
             "statistics": list(self.statistics),
+            "measurements": list(self.measurements),
             "level": LEVEL,
             "log10_e_needed": self.bar,
             "joins": [{"a": list(a), "b": list(b), "log10_e": value} for a, b, value in self.joins],

@@ -12,6 +12,8 @@ So along a path of models the kept rows only become fewer, and their factors mul
 
 All of it can be forged. Somebody who multiplies everything that writes to the residual stream by one number changes no
 output and sets the clock at will; somebody who copies rows of another model back undoes the training of rare tokens.
+Whoever has a model can take its rows some steps back, change a few of them, add a little noise elsewhere, and do it
+again: of the two models that this makes the earlier one shows that the later one is an ancestor of the model itself.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,6 @@ import rich_click as click
 from provlab.cli import delivery, options, sources
 from provlab.cli.command import Command
 from provlab.errors import InputError
-from provlab.files import atomic_file
 
 
 class TextOrItems(options.TextFile):
@@ -127,7 +126,7 @@ class Numbers(click.ParamType):
     "are), or any; several by Holm. Exit codes: 0 passed or equal, 1 failed, 2 could not run, 3 not decided",
 )
 @click.option("--level", type=float, metavar="P", help="the chance of a wrong 1 (default: 0.05)")
-@click.option("--html", type=delivery.OutputFile(), help="write the report as one HTML file that needs no other")
+@click.option("--html", type=delivery.OutputFile(".html"), help="write the report as one HTML file that needs no other")
 @delivery.VERBOSE
 @delivery.report
 @delivery.JSON
@@ -158,7 +157,6 @@ def command(
     difference = diff(a, b, progress=delivery.seconds_between_bars(), results=results, **settings)
     delivery.write_report(report, "diff", settings, difference)
     if html:
-        with atomic_file(Path(html)) as temporary:
-            temporary.write_text(difference.to_page(), encoding="utf-8")
+        delivery.afterwards(lambda: delivery.write_text(html, difference.to_page()))
     delivery.deliver(json, difference.to_json, difference, verbose=verbose)
     return difference.decided.status

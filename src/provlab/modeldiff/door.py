@@ -16,7 +16,6 @@ from provlab.modeldiff.disputed import over, weigh
 from provlab.modeldiff.drawing import Range, draw
 from provlab.modeldiff.gates import TEST_LEVEL, Given, checked, parsed
 from provlab.modeldiff.generation import checked_tempers
-from provlab.modeldiff.held_out import N_PIECES
 from provlab.modeldiff.items import Paired, answered, lines, questions
 from provlab.modeldiff.openings import Openings, words_of
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
@@ -24,7 +23,7 @@ from provlab.modeldiff.report import SCHEMA, Difference
 from provlab.modeldiff.representative import checked_range
 from provlab.modeldiff.tokens import Prompt, SharedTokens, opening, shared_tokens
 from provlab.reading.checkpoint import identical
-from provlab.report.views import describe
+from provlab.report.records import describe
 from provlab.statistics.options import Options
 
 __all__ = ["SCHEMA", "answers", "ask_again", "diff", "items_of", "trial"]
@@ -130,7 +129,7 @@ def diff(
     )
     pair = models[0], models[1]
     one, other = (describe(source, model.checkpoint) for source, model in zip((a, b), pair, strict=True))
-    n = n or trial.default_n(max(model.nll.network.num_parameters() for model in pair), device)
+    asked, n = n is not None, n or trial.default_n(max(of.nll.network.num_parameters() for of in pair), device, length)
     settings = Generation(n, length, tempers, N_CHAINS, seed)
     parameters = {"length": length, "shares": list(shares), "n": n, "tempers": list(tempers), "seed": seed}
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
@@ -147,7 +146,7 @@ def diff(
     pieces, where, of = None, "what A writes", "what both models write"
     if text is not None or not (prompts or z is not None or items):
         where = "the given text" if text else "the held-out prose"
-        most = trial.most_pieces(n) if text else N_PIECES
+        most = trial.most_pieces(n, given=text is not None, asked=asked)
         pieces = held_out.pieces(models[0].encode(_text(text)), length, most, seed=seed)
         if not prompts:
             of = f"{len(pieces)} pieces of {where} under both models"

@@ -11,6 +11,8 @@ from provlab.modeldiff.pipeline import N_CHAINS
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.modeldiff.rounding import WAYS
 
+_FAR = "B is far nearer than any reference: give some that change as little (A fine-tuned again), or none and a size"
+
 
 def measured(found: Found, gate: Gate) -> Measured:
     """The number of one gate, its size, and its p-value or why it has none."""
@@ -23,14 +25,14 @@ def measured(found: Found, gate: Gate) -> Measured:
         size = _eight_bits(found, "AB", apart[0]) if gate.size is None else gate.size
         value = f"what either writes costs the other {number(apart)} nats per token more"
         if (worth := min(of.worth for of in found.outputs)) < LEAST_EFFECTIVE:
-            return Measured(value, size, None, f"the outputs are worth {worth:.0f} draws: {_write_more(found)}")
+            return Measured(value, size, None, f"the outputs are worth {worth:.0f} draws. {_write_more(found)}")
         return Measured(value, size, above(apart, size, N_CHAINS - 1))
     among = found.apart.among
     where = "text" if found.text else "A"
     size = gate.size if gate.size is not None else 0.0 if among else _eight_bits(found, where, found.apart.both[0])
     value, p = excess_words(found), found.apart.p(size)
     if among and among.small and p > found.level:
-        return Measured(value, size, None, "B is far nearer than any reference: give siblings, A fine-tuned again")
+        return Measured(value, size, None, _FAR)
     return Measured(value, size, p)
 
 
@@ -48,4 +50,4 @@ def _eight_bits(found: Found, where: str, distance: float) -> float:
 
 
 def _write_more(found: Found) -> str:
-    return enough(found.parameters["n"], min(output.worth for output in found.outputs))
+    return enough(found.parameters, min(output.worth for output in found.outputs))

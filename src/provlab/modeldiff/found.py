@@ -26,7 +26,7 @@ class Found:
     Attributes
     ----------
     models
-        The two models, see `provlab.report.views.describe`: A and B.
+        The two models, see `provlab.report.records.describe`: A and B.
     z
         The range of loss that makes an input one of a model's; None where there was no need of one.
     weighed

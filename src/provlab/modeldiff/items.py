@@ -203,6 +203,11 @@ class Paired:
         """log10 of `p`, also where that underflows to 0."""
         return pvalues.log10_signs(*self.turned)
 
+    @property
+    def log10_least(self) -> float:
+        """The least that `log10_p` could be with so many items: all of them turn one way."""
+        return pvalues.log10_signs(len(self.items), 0)
+
     def accuracy(self) -> tuple[float, float]:
         """Share of right answers of A, and of B."""
         a, b = np.mean([item.right for item in self.items], axis=0)

@@ -65,6 +65,7 @@ def differences(panels: Sequence[Panel], *, labels: tuple[str, str], xlabel: str
             axes.stairs(high, panel.edges, baseline=low, fill=True, color=color, alpha=0.25, linewidth=0)
             axes.stairs(value, panel.edges, color=color, linewidth=1.5, linestyle=line, label=label)
         axes.axvline(0, color=style.MUTED, linewidth=0.9, linestyle=":", zorder=0)
+        axes.locator_params(axis="x", nbins=4)  # values of a near copy have many digits
         axes.set_title(panel.title, loc="left")
         # a band of one bin may reach far beyond all values: the steps are what is read
         top = max(panel.a[0].max() / width.min(), panel.b[0].max() / width.min())

@@ -46,7 +46,7 @@ def _lacking(found: Found, k: int) -> str:
     return (
         f"{name}'s {side['in_z']} draws in Z are worth {side['effective']:.1f} equally weighted ones, and "
         f"{LEAST_EFFECTIVE:.0f} are needed: no number of {name}'s inputs in Z is given. "
-        f"{enough(found.parameters['n'], side['effective'])}, or move Z to losses that both models write often."
+        f"{enough(found.parameters, side['effective'])}, or move Z to losses that both models write often."
     )
 
 

@@ -19,30 +19,47 @@ _LAWS = 5  # and of the laws that are read at once: of two models, and what dive
 _READ = (
     64  # bytes of each token that was read: losses and divergences of both, as they are kept and as they are weighed
 )
-#: sequences that each model writes, at most; parameters of a model up to which a pair on two cores answers in an hour
-#: with so many (at 6.7 billion they were planned to take 16 CPU hours)
-_MOST, _IN_AN_HOUR = 4000, 8e8
+_MOST = 4000  # sequences that each model writes, at most
 _PIECES = 8 * N_PIECES  # of a text that is given, at most
+#: parameters times tokens that each of two models writes or reads in an hour on two cores, of 60 GFLOP/s each: on an
+#: AMD EPYC with AVX2 a float32 product made 42 with 40 rows, as 7B writes, and 70 with 256, as it reads (2026-11-30)
+_IN_AN_HOUR = 2 * 3600 * 60e9 / 2 / 2
 
 
-def default_n(parameters: float, device: str) -> int:
+def default_n(parameters: float, device: str, length: int) -> int:
     """How many sequences each of two models writes where nothing is asked: fewer of large ones on a CPU.
 
-    A share of ``n`` outputs has an interval of at most 1.6 points either way at 4,000, and of five at 400; a kind of
-    output that comes in fewer than 3 of ``n`` is missed in one comparison of twenty.
+    As many as two cores write and read in an hour, with all else that is read (`sequences`, `most_pieces`). A share of
+    ``n`` outputs has an interval of at most 1.6 points either way at 4,000, and of 13 at 60; a kind of output that
+    comes in fewer than 3 of ``n`` is missed in one comparison of twenty.
     """
-    most = _MOST if device != "cpu" else _MOST * min(1.0, _IN_AN_HOUR / max(parameters, 1.0))
+    most = float(_MOST)
+    if device == "cpu":
+        left = _IN_AN_HOUR / (max(parameters, 1.0) * (length - 1)) - READ
+        # 3 n written and read, and pieces: n of a long text, `N_PIECES`, or 2 n
+        most = min(most, max(left / 5, min(left / 4, (left - N_PIECES) / 3)))
     return max(2 * N_CHAINS, int(most) // N_CHAINS * N_CHAINS)
 
 
-def most_pieces(n: int) -> int:
-    """Pieces of a text that are read at most: its reading takes no longer than that of what both models write."""
-    return min(_PIECES, max(N_PIECES, n))
+def most_pieces(n: int, *, given: bool, asked: bool) -> int:
+    """Pieces of a text that are read at most: its reading takes no longer than that of what both models write.
+
+    Parameters
+    ----------
+    n
+        Sequences that each model writes.
+    given
+        Whether the text is the reader's, of which more is read.
+    asked
+        Whether `n` is: then no fewer pieces are read than where nothing is asked.
+    """
+    usual = N_PIECES if asked else min(N_PIECES, 2 * n)
+    return min(_PIECES, max(usual, n)) if given else usual
 
 
-def sequences(n: int) -> tuple[int, int]:
+def sequences(n: int, *, asked: bool = True) -> tuple[int, int]:
     """How many sequences a model writes, and how many it judges: its own, the other's, pieces of text, and rounded."""
-    return n, 2 * n + N_PIECES + READ
+    return n, 2 * n + most_pieces(n, given=False, asked=asked) + READ
 
 
 def held(n: int, length: int, bytes_a_token: int, vocabulary: int) -> int:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 _WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]+|\n+|\s+")
 _SPACE = re.compile(r"\s+")
 _ESCAPED = re.compile(r"(\\[nrtvf])+")  # a line end or another space, made visible
+_MORE = 0.4  # of some texts than of others, in a share of them, has a word that is typical
 
 
 def of_tokens(pieces: Sequence[str]) -> list[str]:
@@ -49,8 +50,8 @@ def heaviest(words: Sequence[Sequence[str]], carried: NDArray[np.float64], n: in
     return sorted(spoken or sums, key=lambda word: (-sums[word], word))[:n]
 
 
-def typical(inside: Sequence[str], outside: Sequence[str], n: int, least: float = 0.4) -> list[str]:
-    """The `n` words that most set some texts apart from others: of `least` more of the ones than of the others."""
+def typical(inside: Sequence[str], outside: Sequence[str], n: int) -> list[str]:
+    """The `n` words that most set some texts apart from others: in `_MORE` more of the ones than of the others."""
     shares = []
     for texts in (inside, outside):
         counts: dict[str, int] = {}
@@ -59,4 +60,4 @@ def typical(inside: Sequence[str], outside: Sequence[str], n: int, least: float 
                 counts[word] = counts.get(word, 0) + 1
         shares.append({word: count / max(len(texts), 1) for word, count in counts.items()})
     more = {word: share - shares[1].get(word, 0.0) for word, share in shares[0].items()}
-    return [word for word in sorted(more, key=lambda word: (-more[word], word)) if more[word] >= least][:n]
+    return [word for word in sorted(more, key=lambda word: (-more[word], word)) if more[word] >= _MORE][:n]

@@ -1,8 +1,9 @@
 """Cost of `provlab diff` of two models: sequences, tokens and memory from shapes, minutes from a trial.
 
 Each model writes `n` sequences, token by token with a cache of keys and values, and judges its own, the other's, and
-the pieces of text. A trial writes and judges some, by stand-ins of one block (`provlab.planning.stand_in`): with few
-tokens for what grows with the blocks, and with all of them for the vocabulary.
+the pieces of text. A trial writes and judges some short ones, by stand-ins of one block (`provlab.planning.stand_in`):
+with a small vocabulary for what grows with the blocks, and with the whole one for what does not. It is short since a
+block of a large model is read anew for each token that is written.
 """
 
 import math
@@ -19,7 +20,7 @@ from provlab.planning.stand_in import write_stand_in
 from provlab.planning.trial import FEW, kinds_of
 from provlab.statistics.model import Model
 
-TRIED = 16  # sequences
+TRIED, SHORT = 32, 9  # sequences, and tokens of one at most; few written side by side take longer each
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
@@ -73,9 +74,9 @@ def works(
     """
     if dtype not in _BYTES:
         raise InputError(f"dtype must be one of {', '.join(_BYTES)}, not {dtype}")
-    n = n or _trial().default_n(max(map(_parameters, models.values())), device)
-    if length < 2 or n < 1:
+    if length < 2 or (n is not None and n < 1):
         raise InputError(f"a comparison needs inputs of 2 tokens or more and one sequence, not {length} and {n}")
+    asked, n = n is not None, n or _trial().default_n(max(map(_parameters, models.values())), device, length)
     for model in models.values():
         config = model.checkpoint.config
         context = config.get("max_position_embeddings", config.get("n_positions", length))
@@ -86,16 +87,22 @@ def works(
         kind: _tried(next(models[source] for source in kinds if kinds[source] == kind), length, dtype, device)
         for kind in set(kinds.values())
     }
-    return {source: _work(model, length, n, dtype, *tried[kinds[source]]) for source, model in models.items()}
+    written, judged = _trial().sequences(n, asked=asked)
+    return {
+        source: _work(model, length, written, judged, dtype, *tried[kinds[source]]) for source, model in models.items()
+    }
 
 
-def _work(model: Model, length: int, n: int, dtype: str, block: "Rates", whole: "Rates") -> Work:
+def _work(model: Model, length: int, written: int, judged: int, dtype: str, block: "Rates", whole: "Rates") -> Work:
     anatomy, parameters = model.anatomy, _parameters(model)
-    written, judged = _trial().sequences(n)
-    held = _trial().held(n, length, 2 * anatomy.n_blocks * anatomy.width * _BYTES[dtype], anatomy.vocab_size)
+    held = _trial().held(written, length, 2 * anatomy.n_blocks * anatomy.width * _BYTES[dtype], anatomy.vocab_size)
+    tokens_tried = TRIED * (min(length, SHORT) - 1)
     clock, cpu = (
         sum(
-            sequences * (getattr(beside, kind) + (anatomy.n_blocks - 1) * getattr(of_block, kind)) / TRIED
+            sequences
+            * (length - 1)
+            * (getattr(beside, kind) + (anatomy.n_blocks - 1) * getattr(of_block, kind))
+            / tokens_tried
             for sequences, of_block, beside in zip((written, judged), block, whole, strict=True)
         )
         for kind in ("clock", "cpu")
@@ -108,7 +115,7 @@ def _parameters(model: Model) -> int:
     return sum(math.prod(part.shape) for part in model.anatomy.parts)
 
 
-#: what writing and judging of so many sequences (`TRIED`) took
+#: what writing and judging of so many short sequences (`TRIED`) took
 Rates = tuple[Taken, Taken]
 
 
@@ -127,6 +134,7 @@ def _tried(model: Model, length: int, dtype: str, device: str) -> tuple[Rates, R
         for tokens in (FEW, None):
             folder = write_stand_in(model, Path(scratch) / str(tokens), vocabulary=tokens, seed=0)
             readers.append(trial.reader(folder, dtype, device))
-        trial.rates(readers[0], TRIED, length)  # libraries are loaded, and kernels chosen
-        few, whole = (trial.rates(reader, TRIED, length) for reader in readers)
+        for reader in readers:
+            trial.rates(reader, 2, 2)  # libraries are loaded, weights read, and kernels chosen
+        few, whole = (trial.rates(reader, TRIED, min(length, SHORT)) for reader in readers)
     return few, whole

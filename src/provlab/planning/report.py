@@ -109,7 +109,7 @@ def diff_card(works: Mapping[str, diff.Work], length: int, dtype: str, device: s
         f"{n:,} sequences of each model: a share of what it writes is known to {98 / n**0.5:.1f} points either way at "
         f"most, and what comes in fewer than one of {n // 3:,} may be missed (--sequences)"
     )
-    tried = f"a trial on this machine: {diff.TRIED} sequences, one block of the same shapes with random numbers"
+    tried = f"a trial on this machine: {diff.TRIED} short sequences, one block of the same shapes with random numbers"
     return Card(
         answer,
         body=[table],

@@ -10,6 +10,8 @@ from provlab.plots.figure import Figure
 from provlab.plots.numbers import format_log10_p
 from provlab.plots.style import require, styled
 
+_IN_A_ROW = 4  # panels
+
 
 @styled
 def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | None = None) -> Figure:
@@ -24,10 +26,14 @@ def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | No
     """
     require(blocks, "blocks: no statistic")
     values = {name: np.asarray(array, dtype=float).ravel() for name, array in blocks.items()}
-    figure = style.canvas(1.9, min(style.WIDTH, 1.0 + 1.6 * len(values)))
-    panels = figure.subplots(1, len(values), squeeze=False)[0]
+    columns = min(len(values), _IN_A_ROW)
+    rows = -(-len(values) // columns)
+    figure = style.canvas(1.9 * rows, min(style.WIDTH, 1.0 + 1.6 * columns))
+    panels = figure.subplots(rows, columns, squeeze=False)
     words = []
-    for axes, (name, array) in zip(panels, values.items(), strict=True):
+    for axes in panels.flat[len(values) :]:
+        axes.remove()
+    for axes, (name, array) in zip(panels.flat, values.items(), strict=False):
         axes.bar(np.arange(array.size), -np.nan_to_num(array), color=style.INDEPENDENT, width=0.75)
         floor = (floors or {}).get(name)
         if floor is not None:
@@ -43,7 +49,8 @@ def block_bars(blocks: Mapping[str, ArrayLike], floors: Mapping[str, float] | No
         weakest, strongest = format_log10_p(np.nanmax(array)), format_log10_p(np.nanmin(array))
         spread = f"from {weakest} to {strongest}" if weakest != strongest else f"all {weakest}"
         words.append(f"{style.word(name)} {spread}")
-    panels[0].set_ylabel(r"$-\log_{10}\,p$")
+    for axes in panels[:, 0]:
+        axes.set_ylabel(r"$-\log_{10}\,p$")
     dotted = ", and the dotted one is the floor of one block" if floors else ""
     text = f"A higher bar has a smaller p. The dashed line is p = 0.01{dotted}. log10 p by block: {'; '.join(words)}."
     return Figure(figure, text, f"Bars, one a block. {text}")

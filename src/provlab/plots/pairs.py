@@ -80,7 +80,7 @@ def pair_heatmap(
     bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.7, pad=0.02, ticks=style.evidence_ticks(largest))
     bar.ax.minorticks_off()
     bar.ax.set_yticklabels([f"{t:,g}" for t in style.evidence_ticks(largest)])
-    bar.set_label(rf"{style.symbol(statistic)}:  $-\log_{{10}}\,p$" + (" (log above 50)" if largest > 50 else ""))
+    bar.set_label(rf"{style.symbol(statistic)}:  $-\log_{{10}}\,p$" + ("\n(log above 50)" if largest > 50 else ""))
     bar.outline.set_visible(False)
     at_floor = floor is not None and bool((low <= floor * (1 - 1e-9)).any())
     _legend(figure, truth is not None, bool(wrong), floor if at_floor else None)

@@ -155,9 +155,9 @@ def described(url: str, label: str, commit: str) -> HfFileMetadata:
     return answers[0]
 
 
-def permitted(repo: str, label: str) -> None:
-    """Raise as `ask` does where the hub would not give the files of a model."""
-    ask(lambda: HfApi(endpoint=endpoint()).auth_check(repo), label)
+def permitted(repo: str, label: str, kind: str = "model") -> None:
+    """Raise as `ask` does where the hub would not give the files of a model, or of a data set."""
+    ask(lambda: HfApi(endpoint=endpoint()).auth_check(repo, repo_type=kind), label)
 
 
 def _seconds_to_wait(error: HfHubHTTPError, otherwise: float) -> float:

@@ -26,7 +26,8 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) 
 
     That is so where transformers calls the modules other than the files do; where the first parameter, by which a model
     says its device, is one of a block; where a module that is in no block has one, too, as the layers of Zamba that
-    share weights; and where a number that no file has, such as a table of positions, was made in 16 bits, and rounded.
+    share weights; and where a number that no file has, such as a table of positions, was made in fewer bits than by the
+    model that is loaded whole, and so rounded.
     """
     try:
         blocks = [network.get_submodule(anatomy.path_of(block)) for block in range(anatomy.n_blocks)]
@@ -37,10 +38,29 @@ def blocks_of(network: "PreTrainedModel", anatomy: Anatomy, dtype: torch.dtype) 
     within = {id(p) for block in distinct.values() for p in block.parameters()}
     shared = any(id(p) in within and id(part) not in inside for part, _, p in _parameters(network))
     first = id(next(network.parameters())) in within
-    made = [buffer for *_, buffer in _buffers(network, dtype)]
-    made += [values for name, values in network.state_dict().items() if _may_be_missing(network, name) and values.any()]
-    rounded = any(values.is_floating_point() and values.itemsize < dtype.itemsize for values in made)
-    return None if shared or first or rounded else list(distinct.values())
+    return None if shared or first or _rounded(network, dtype) else list(distinct.values())
+
+
+def _rounded(network: "PreTrainedModel", dtype: torch.dtype) -> bool:
+    """Whether a number that no file has is held in fewer bits than by a model of this dtype."""
+    made = {name: values for name, values in _made(network, dtype).items() if _narrow(values, dtype) and values.any()}
+    if not made:
+        return False
+    with torch.device("meta"):
+        whole = _made(type(network)._from_config(network.config, dtype=dtype), dtype)
+    # the angles of rotary positions are float32 in either
+    return any(_narrow(values, whole[name].dtype if name in whole else dtype) for name, values in made.items())
+
+
+def _narrow(values: torch.Tensor, dtype: torch.dtype) -> bool:
+    return values.is_floating_point() and values.itemsize < dtype.itemsize
+
+
+def _made(network: "PreTrainedModel", dtype: torch.dtype) -> dict[str, torch.Tensor]:
+    """Numbers that may be in no file, by name."""
+    paths = {id(module): path for path, module in network.named_modules()}
+    made = {f"{paths[id(part)]}.{name}": buffer for part, name, buffer in _buffers(network, dtype)}
+    return made | {name: values for name, values in network.state_dict().items() if _may_be_missing(network, name)}
 
 
 def _may_be_missing(network: "PreTrainedModel", name: str) -> bool:

@@ -32,6 +32,8 @@ from provlab.reading.local import LocalFiles
 from provlab.reading.steps import SharedRun
 from provlab.reading.weights import CONFIG, WeightFiles, read_json, side_files, tokenizer_files
 
+#: by which transformers puts an adapter on the base that it names, whatever lies beside it
+_ADAPTER = "adapter_config.json"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+-]*):(.+)", re.DOTALL)
 if TYPE_CHECKING:
     import torch
@@ -174,6 +176,17 @@ class Checkpoint:
                 f"config.json of {self.name} names {one_line(repr(value))[:40]} as its {key}, which is none of the "
                 f"{rows} tokens: it was not obeyed."
             )
+        for way in self._otherwise():
+            yield f"Loaded by transformers, {self.name} may be another model: {way}, not obeyed here."
+
+    def _otherwise(self) -> Iterator[str]:
+        """Yield what lies in the folder by which transformers makes another model of it than the one that is read."""
+        if _ADAPTER in self._files.names() and not self._files.chosen:
+            yield f"its {_ADAPTER}"
+        if self.config.get("transformers_weights"):
+            yield "the file that its config.json names (transformers_weights)"
+        if self.config.get("auto_map"):
+            yield "the code that its config.json names (auto_map)"
 
     def _of_weights(self) -> Iterator[str]:
         stored, names = self._as_stored, self._files.names()
@@ -229,7 +242,8 @@ class Checkpoint:
                 base, (source, name, files) = cls.open(pair[0], allow_pickle=allow_pickle), _located(pair[1])
                 both = adapter.Both(base._files, files)
                 weights = adapter.AdaptedWeights(both, base._weights, allow_pickle=allow_pickle)
-                notes = (*base.notes, *weights.notes)
+                kept = [note for note in base.notes if base._files.label != files.label or _ADAPTER not in note]
+                notes = (*kept, *weights.notes)
                 return cls(f"{base.source}+{source}", f"{base.name}+{name}", both, weights=weights, notes=notes)
         if re.search(r"^hf:|huggingface\.co/|hf\.co/|models--", text):
             source = sources.plain(source)
@@ -319,8 +333,13 @@ class Checkpoint:
     @cached_property
     def tokenizer_digest(self) -> str | None:
         """Hex SHA-256 over the names and SHA-256 of the tokenizer's files; None where there are none."""
-        lines = [f"{name} {self._files.sha256(name)}\n" for name in tokenizer_files(self._files)]
+        lines = [f"{name} {file['sha256']}\n" for name, file in self.tokenizer_files().items()]
         return hashlib.sha256("".join(lines).encode()).hexdigest() if lines else None
+
+    def tokenizer_files(self) -> dict[str, dict[str, Any]]:
+        """``sha256`` and ``size`` (bytes) of the files that the tokenizer is made from, by name."""
+        names = tokenizer_files(self._files)
+        return {name: {"sha256": self._files.sha256(name), "size": self._files.size(name)} for name in names}
 
     def files(self) -> dict[str, dict[str, Any]]:
         """``sha256`` and ``size`` (bytes) of config and weight files, by name; no hash that `read_in_part` spares."""

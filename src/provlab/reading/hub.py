@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -49,6 +49,8 @@ _PIECE = 2**24  # bytes fetched at a time
 _AT_ONCE = 4  # connections
 _START = 40_000  # bytes in which most headers end
 _MAX_HEADER = 100_000_000  # the format itself allows no longer one
+#: what a repository of the hub may hold
+Kind = Literal["model", "dataset"]
 _LARGEST_TEXT = 2**27  # bytes of a file beside the weights; the largest tokenizers have some 2**25
 
 
@@ -73,14 +75,15 @@ class HubFiles:
         listing: dict[str, _HubFile] | None,
         unreachable: Unreachable | None = None,
         chosen: str = "",
+        kind: Kind = "model",
     ) -> None:
-        self.repo, self._inside, self.chosen = repo, inside, chosen
+        self.repo, self.kind, self._inside, self.chosen = repo, kind, inside, chosen
         self.commit: str | None = commit
         self.label = f"{repo}/{inside}{chosen}".removesuffix("/") + ("" if revision == "main" else f"@{revision}")
         self._commit = commit
         self._unreachable = unreachable  # why the hub gave no answer; it is not asked again for each file
         self._cache = hub_cache()
-        self._snapshot = _storage(repo) / "snapshots" / commit / inside
+        self._snapshot = _storage(repo, kind) / "snapshots" / commit / inside
         self.partial = ""  # why files may be missing that the repository has
         self._listing = listing if listing is not None else self._cached_listing()
         self._verified: set[str] = set()
@@ -88,8 +91,10 @@ class HubFiles:
         self._lock = Lock()
 
     @classmethod
-    def resolve(cls, source: str) -> "HubFiles":
+    def resolve(cls, source: str, kind: Kind = "model") -> "HubFiles":
         """Resolve ``org/name[/folder][@revision]`` to a commit, from the hub or, without a network, from the cache.
+
+        `kind` says what the hub keeps there: a model, or a data set.
 
         Raises
         ------
@@ -99,40 +104,42 @@ class HubFiles:
         """
         repo, inside, revision = _parse(source)
         inside, chosen = _file_in(inside)
-        url = f"{endpoint()}/api/models/{repo}/revision/{quote(revision, safe='')}?blobs=true"
+        url = f"{endpoint()}/api/{kind}s/{repo}/revision/{quote(revision, safe='')}?blobs=true"
         try:
             answer = asking.answered(url, source)
         except Unreachable as error:
-            return cls._from_cache(source, repo, inside, revision, error, chosen)
+            return cls._from_cache(source, repo, inside, revision, error, chosen, kind)
         commit, listing = _listing(answer, inside)
         if not commit:
             raise CheckpointError(f"{source}: {endpoint()} answers, but not as a hub does; check HF_ENDPOINT")
         with suppress(OSError):  # a cache that others own may be read-only
             if not _COMMIT.fullmatch(revision):
-                with atomic_file(_storage(repo) / "refs" / revision) as temporary:
+                with atomic_file(_storage(repo, kind) / "refs" / revision) as temporary:
                     temporary.write_text(commit, encoding="utf-8")
-            write_json(_listing_path(repo, inside, commit), {name: vars(entry) for name, entry in listing.items()})
-        return cls(repo, inside, revision, commit, listing, chosen=chosen)
+            write_json(
+                _listing_path(repo, kind, inside, commit), {name: vars(entry) for name, entry in listing.items()}
+            )
+        return cls(repo, inside, revision, commit, listing, chosen=chosen, kind=kind)
 
     @classmethod
     def _from_cache(
-        cls, source: str, repo: str, inside: str, revision: str, error: Unreachable, chosen: str
+        cls, source: str, repo: str, inside: str, revision: str, error: Unreachable, chosen: str, kind: Kind
     ) -> "HubFiles":
         commit = revision
         if not _COMMIT.fullmatch(revision):
             with suppress(OSError):
-                commit = (_storage(repo) / "refs" / revision).read_text(encoding="utf-8").strip()
-        if not _COMMIT.fullmatch(commit) or not (_storage(repo) / "snapshots" / commit / inside).is_dir():
+                commit = (_storage(repo, kind) / "refs" / revision).read_text(encoding="utf-8").strip()
+        if not _COMMIT.fullmatch(commit) or not (_storage(repo, kind) / "snapshots" / commit / inside).is_dir():
             raise CheckpointError(
                 f"{source} is no folder here, cannot be asked from the hub ({error}), and is not in the "
                 f"cache {hub_cache()}; {error.remedy}, or give a local folder"
             ) from error
-        return cls(repo, inside, revision, commit, None, error, chosen)
+        return cls(repo, inside, revision, commit, None, error, chosen, kind)
 
     def _cached_listing(self) -> dict[str, _HubFile]:
         """Return the listing kept from the last contact, else one of the files in the cache."""
         with suppress(OSError, ValueError, TypeError, AttributeError):
-            path = _listing_path(self.repo, self._inside, self._commit)
+            path = _listing_path(self.repo, self.kind, self._inside, self._commit)
             kept = json.loads(path.read_text(encoding="utf-8"))
             return {name: _HubFile(**entry) for name, entry in kept.items()}
         listing = {}
@@ -198,7 +205,7 @@ class HubFiles:
 
     def _pieces(self, name: str) -> Path:
         """Folder of the pieces of a file, each named by its place and length."""
-        return _kept(self.repo) / self._commit / self._inside / name
+        return _kept(self.repo, self.kind) / self._commit / self._inside / name
 
     def _fetched(self, name: str, start: int, nbytes: int) -> Iterator[Path]:
         """Yield the files of the pieces that make up some bytes, fetching several at once."""
@@ -236,7 +243,9 @@ class HubFiles:
         )
 
     def _url(self, name: str) -> str:
-        return hf_hub_url(self.repo, self._inside + name, revision=self._commit, endpoint=endpoint())
+        return hf_hub_url(
+            self.repo, self._inside + name, repo_type=self.kind, revision=self._commit, endpoint=endpoint()
+        )
 
     def _listed(self, name: str) -> _HubFile:
         """Return the entry for a file; a mirror that lists no sizes is asked for that of this one."""
@@ -272,7 +281,7 @@ class HubFiles:
                 self._snapshot.mkdir(parents=True, exist_ok=True)
                 path.unlink(missing_ok=True)  # a link to a missing blob
                 if blob := listed.sha256 or listed.git_sha1:
-                    blobs = _storage(self.repo) / "blobs"
+                    blobs = _storage(self.repo, self.kind) / "blobs"
                     blobs.mkdir(exist_ok=True)
                     shutil.move(whole, blobs / blob)
                     path.symlink_to(Path(os.path.relpath(blobs, self._snapshot)) / blob)
@@ -381,8 +390,8 @@ class HubFiles:
         return self._snapshot
 
 
-def check_access(sources: Iterable[str]) -> None:
-    """Ask the hub for each model whether it grants access to the files, before any is fetched.
+def check_access(sources: Iterable[str], kind: Kind = "model") -> None:
+    """Ask the hub for each model, or data set, whether it grants access to the files, before any is fetched.
 
     Raises
     ------
@@ -392,7 +401,7 @@ def check_access(sources: Iterable[str]) -> None:
     """
     with suppress(Unreachable):
         for source in sources:
-            asking.permitted(_parse(source)[0], source)
+            asking.permitted(_parse(source)[0], source, kind)
 
 
 def _text(value: Any, pattern: str) -> str | None:
@@ -439,15 +448,15 @@ def _file_in(inside: str) -> tuple[str, str]:
     return (f"{folder}/" if folder else "", last) if is_weights(last) else (inside, "")
 
 
-def _listing_path(repo: str, inside: str, commit: str) -> Path:
-    return _kept(repo) / inside / f"{commit}.json"
+def _listing_path(repo: str, kind: Kind, inside: str, commit: str) -> Path:
+    return _kept(repo, kind) / inside / f"{commit}.json"
 
 
-def _kept(repo: str) -> Path:
+def _kept(repo: str, kind: Kind) -> Path:
     """Folder of a repository's listings, and of pieces of its files."""
-    return cache_dir() / "hub" / repo.replace("/", "--")
+    return cache_dir() / ("hub" if kind == "model" else f"hub-{kind}s") / repo.replace("/", "--")
 
 
-def _storage(repo: str) -> Path:
+def _storage(repo: str, kind: Kind) -> Path:
     """Folder of a repository in the cache, in huggingface_hub's layout."""
-    return hub_cache() / f"models--{repo.replace('/', '--')}"
+    return hub_cache() / f"{kind}s--{repo.replace('/', '--')}"

@@ -34,10 +34,10 @@ class Stored(Protocol):
 def runs_by_blocks(weights: Stored, dtype: str) -> str | None:
     """Return the dtype of all weights in the files if a model may run block by block in `dtype`, else None.
 
-    See `provlab.reading.by_blocks`.
+    Files that transformers does not read are written for it in float32. See `provlab.reading.by_blocks`.
     """
     floating = {stored for name in weights.tensor_names if "float" in (stored := weights.dtype(name))}
-    return exact_from(floating, dtype) if weights.plain else None
+    return exact_from(floating if weights.plain else {"float32"}, dtype)
 
 
 def batch_with_logits(length: int, vocab_size: int) -> int:
@@ -57,6 +57,8 @@ class SharedRun:
         Somebody will ask what the model predicts on the text, so that the first run over it is to keep that.
     log_probs : array or None
         That: log probabilities of the next token, ``(positions, vocabulary)`` float32.
+    tokens : array or None
+        The ids that these follow: a statistic may run over a part of the text, which says nothing of the rest.
     form : tuple or None
         What stands around a text that it reads, a `provlab.reading.forms.Form`, once `read_as` of
         `provlab.statistics.text` knows it.
@@ -67,5 +69,6 @@ class SharedRun:
     advance: Callable[[float], object] | None = None
     predicts: bool = False
     log_probs: NDArray[np.float32] | None = None
+    tokens: NDArray[np.int64] | None = None
     form: tuple[Any, ...] | None = None
     loaded: dict[tuple[str, str, bool], "PreTrainedModel"] = field(default_factory=dict)

@@ -9,7 +9,7 @@ which stay where they are.
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ from provlab.errors import InputError
 from provlab.files import atomic_folder
 from provlab.reading.anatomy import Anatomy, Tensor, TensorPart
 from provlab.reading.checkpoint import Checkpoint
+from provlab.reading.files.container import TensorInfo
+from provlab.reading.files.writing import write_safetensors
 
 if TYPE_CHECKING:
     import torch
@@ -144,22 +146,30 @@ def save(weights: Weights, checkpoint: Checkpoint, folder: Path) -> Path:
     return write(weights, checkpoint, folder, {"config.json": json.dumps(config, indent=2)} if untied else {})
 
 
-def write(weights: Weights, checkpoint: Checkpoint, folder: Path, side: Mapping[str, str | None]) -> Path:
+def write(
+    weights: Weights,
+    checkpoint: Checkpoint,
+    folder: Path,
+    side: Mapping[str, str | None],
+    infos: Mapping[str, TensorInfo] | None = None,
+) -> Path:
     """Write weights as a checkpoint folder with the small files of `checkpoint`, those in `side` with this text.
 
-    A file whose text is None is left out. The folder appears whole or not at all.
+    A file whose text is None is left out. Tensors are asked for one at a time, and stored as `infos` says, by default
+    as they are. The folder appears whole or not at all.
     """
-    from safetensors.torch import save_file
+    import torch
 
-    written: set[int] = set()
-    separate = {}
-    for name, tensor in weights.items():
-        values = tensor.detach().contiguous()
-        # the format refuses two names for one piece of memory
-        if values.untyped_storage().data_ptr() in written:
-            values = values.clone()
-        written.add(values.untyped_storage().data_ptr())
-        separate[name] = values
+    if infos is None:
+        infos = {
+            name: TensorInfo(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            for name, tensor in weights.items()
+        }
+
+    def content(name: str) -> Iterator[NDArray[np.uint8]]:
+        values = weights[name].detach().to(getattr(torch, infos[name].dtype))
+        yield values.contiguous().reshape(-1).view(torch.uint8).numpy()  # numpy has no bfloat16
+
     with atomic_folder(folder) as temporary:
         for path in checkpoint.side_files():
             if path.name not in side:
@@ -167,7 +177,7 @@ def write(weights: Weights, checkpoint: Checkpoint, folder: Path, side: Mapping[
         for file, text in side.items():
             if text is not None:
                 (temporary / file).write_text(text, encoding="utf-8")
-        save_file(separate, temporary / "model.safetensors", metadata={"format": "pt"})
+        write_safetensors(temporary / "model.safetensors", infos, content)
     return folder
 
 

@@ -47,7 +47,7 @@ _AT_ONCE = 2**18  # bytes of a tensor that are searched for NaN and Inf, and tur
 _OF_TOKENIZERS = (
     "tokenizer", "vocab", "merges", "special_tokens_map", "added_tokens", "spiece", "sentencepiece", "spm", "bpe",
     "source.spm", "target.spm", "target_vocab", "tekken", "tiktoken", "qwen.tiktoken", "dict.txt", "emoji.json",
-    "entity_vocab", "byte_maps", "normalizer", "prophetnet.tokenizer", "word_",
+    "entity_vocab", "byte_maps", "normalizer", "prophetnet.tokenizer", "word_", "chat_template",
 )  # fmt: skip
 _TEXTS = (".json", ".txt", ".model", ".jinja", ".codes", ".spm", ".tiktoken", ".tokenizer")  # how they end
 
@@ -153,12 +153,12 @@ def read_json(files: "Files", name: str) -> dict[str, Any]:
 
 def side_files(files: "Files") -> list[str]:
     """Names of the small files beside the weights that transformers reads: config, tokenizer, generation settings."""
-    others = {CONFIG, "generation_config.json", "chat_template.jinja", "chat_template.json"} & files.names()
+    others = {CONFIG, "generation_config.json"} & files.names()
     return sorted({*others, *tokenizer_files(files)})
 
 
 def tokenizer_files(files: "Files") -> list[str]:
-    """Names of the small files that a tokenizer is made from."""
+    """Names of the small files that a tokenizer is made from, with its chat template, as a text is read in that too."""
     return sorted(name for name in files.names() if name.startswith(_OF_TOKENIZERS) and name.endswith(_TEXTS))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from provlab import plots
 from provlab import statistics as registry
 from provlab.plots.numbers import format_log10_p
-from provlab.report import views
+from provlab.report import records, views
 from provlab.report.card import OPEN, QUIET, RELATED, BarCell, Card, in_short
 from provlab.report.decide import NOT_REJECTED, UNTESTED
 from provlab.report.family import Tested
@@ -44,14 +44,14 @@ class Comparison(Tested):
     def to_frame(self) -> "pd.DataFrame":
         """One row per statistic.
 
-        Columns: statistic, value, log10_p, floor, paper_log10_p, agree (`views.numbers` says what), blocks, error, and
-        over the tests of the family holm_log10_p and adjusted_log10_p (by the correction asked; NaN outside it).
+        Columns: statistic, value, log10_p, floor, paper_log10_p, agree (`records.numbers` says what), blocks, error,
+        and over the tests of the family holm_log10_p and adjusted_log10_p (by the correction asked; NaN outside it).
         """
         outcomes = [record.outcome for record in self.records]
         blocks = [len(outcome.blocks) if outcome else 0 for outcome in outcomes]
         numbers = zip(self.records, outcomes, blocks, strict=True)
         return self.with_adjusted(
-            [{"statistic": r.statistic, **views.numbers(outcome), "blocks": n} for r, outcome, n in numbers]
+            [{"statistic": r.statistic, **records.numbers(outcome), "blocks": n} for r, outcome, n in numbers]
         )
 
     @cached_property
@@ -84,7 +84,7 @@ class Comparison(Tested):
         """Table, verdict, assumptions."""
         rows = []
         for record in self.records:
-            cells = _numbers(views.numbers(record.outcome))
+            cells = _numbers(records.numbers(record.outcome))
             if record.error:
                 cells[0] = "not run"  # the verdict says why, once for all statistics with one reason
             rows.append([record.statistic, *cells, registry.get(record.statistic).reads])
@@ -117,7 +117,7 @@ class Comparison(Tested):
         """The outcome, each test with a bar to its floor, and what qualifies it, in a line or two each."""
         rows = []
         for record in self.records:
-            numbers = views.numbers(record.outcome)
+            numbers = records.numbers(record.outcome)
             p, floor, agree = (numbers[name] for name in ("log10_p", "floor", "agree"))
             if record.error or np.isnan(p):
                 rows.append([record.statistic, "not run" if record.error else "no p-value", "", "", ""])
@@ -147,9 +147,9 @@ class Comparison(Tested):
         """Everything, for machines (see the README for the keys)."""
         return {
             **self.header("provlab.compare/1"),
-            "statistics": {record.statistic: views.record_json(record) for record in self.records},
+            "statistics": {record.statistic: records.record_json(record) for record in self.records},
             "outcome": self.outcome,
-            "price": self._verdict.price,
+            "price": self._verdict.pair.price,
             "coverage": dict(zip((m["source"] for m in self.models), self._verdict.coverage, strict=True)),
             "changes": list(self.changes),
             "verdict": self.verdict(),

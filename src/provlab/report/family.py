@@ -20,7 +20,8 @@ from provlab.errors import ParameterError
 from provlab.extras import need
 from provlab.inference import pvalues
 from provlab.plots.numbers import format_log10_p
-from provlab.report.views import Report, numbers
+from provlab.report.records import numbers
+from provlab.report.views import Report
 from provlab.statistics.base import UNCALIBRATED
 from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
@@ -200,7 +201,7 @@ class Tested(Report):
     Attributes
     ----------
     models : tuple of dict
-        Those that opened, see `provlab.report.views.describe`.
+        Those that opened, see `provlab.report.records.describe`.
     records : tuple of PairRecord
         One per statistic and pair.
     options : Options

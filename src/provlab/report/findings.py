@@ -6,7 +6,6 @@ conditions stand beside the table.
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +50,8 @@ WORDS, say = _WORDS.table, _WORDS.say
 LABELS = tuple(label for label in WORDS if label not in ("answer", "tested"))
 #: agreeing units of related models of the zoo write this share of the output of either, and more
 LEAST_OF_KIN: float = quoted("joined").numbers["least"]
+#: scores of related and of independent pairs of the zoo, in words
+STREAMS = quoted("streams").says()
 
 _PLACES = 3  # of unread tensors that are named
 Reason = TypeVar("Reason", bound=Hashable)
@@ -72,12 +73,14 @@ class Verdict:
         What that means, in a few words.
     findings : list of (str, str)
         A label and a sentence, in the order of the table of words.
+    pair : PairEvidence
+        What they were read from.
     """
 
     def __init__(
         self, records: Sequence[PairRecord], models: Sequence[Mapping[str, Any]], family: FamilyOfTests
     ) -> None:
-        self._pair = pair = PairEvidence.of(records, models, family, range(len(records)))
+        self.pair = pair = PairEvidence.of(records, models, family, range(len(records)))
         self._records, self._models, self._family = records, models, family
         self._tested = [test.name for test in pair.tests]
         self._able = [test for test in pair.tests if test.able]
@@ -99,7 +102,8 @@ class Verdict:
     @property
     def text(self) -> str:
         """The findings as one paragraph."""
-        return joined([words for _, words in self.findings] or [f"The two models are {self.answer}."])
+        opened = any(label == "tested" for label, _ in self.findings)
+        return joined([*[f"The two models are {self.answer}."] * (not opened), *(words for _, words in self.findings)])
 
     def labelled(self) -> list[tuple[str, list[str]]]:
         """Return the findings by label, as a card shows them."""
@@ -115,7 +119,7 @@ class Verdict:
 
     def _find_fooling(self) -> list[tuple[flaws.Flaw, list[str]]]:
         """What would fool the tests: of those that reject, framings; of those that do not, disguises."""
-        pair = self._pair
+        pair = self.pair
         hidden = [(flaw, [test.name for test in self._able if not seen(flaw, test)]) for flaw in pair.disguises]
         framed = [(flaw, [name for name in self._hits if name in flaw.fooled]) for flaw in flaws.FRAMINGS]
         fooled = {
@@ -126,25 +130,11 @@ class Verdict:
         }
         return flaws.hiding(fooled.get(self.outcome, []))
 
-    @property
-    def price(self) -> dict[str, Any] | None:
-        """The cheapest way known to hide a common origin from what ran; None unless the pair is *not rejected*.
-
-        Keys: ``hides_from``, tests that could have rejected and figures that were taken; ``by``, a disguise in words,
-        or None where no row of the table hides from all of them; ``shown_by``, attacks of the attack lab; ``price``,
-        its tokens of training, nats a token, parameters and day, or None where it was not measured.
-        """
-        if self.outcome != NOT_REJECTED:
-            return None
-        flaw = self._pair.cheapest
-        told = {"by": flaw and flaw.what, "shown_by": [*flaw.shown] if flaw else []}
-        return {"hides_from": self._pair.ran, **told, "price": asdict(flaw.price) if flaw and flaw.price else None}
-
     def _priced(self, label: str) -> list[Finding]:
         """What it would have cost to hide a common origin from exactly what ran, where nothing was found."""
         if self.outcome != NOT_REJECTED:
             return []
-        flaw, ran = self._pair.cheapest, self._pair.ran
+        flaw, ran = self.pair.cheapest, self.pair.ran
         if flaw is None:
             return say(label, "unknown", ran=ran)
         facts = {"what": flaw.what, "price": flaw.price.words() if flaw.price else ""}
@@ -152,7 +142,7 @@ class Verdict:
 
     def _find(self) -> list[Finding]:
         if self.outcome == IDENTICAL:
-            return []
+            return _noted(self._models)
         if self.outcome == EQUAL:
             return self._equal()
         return [
@@ -181,7 +171,7 @@ class Verdict:
         }
         if self.outcome != SAME:
             return say("tested", KEYS[self.outcome], answer=self.answer, **tests) or say("tested", "none")
-        outputs = self._pair.outcomes["phi_jsd"]
+        outputs = self.pair.outcomes["phi_jsd"]
         unit = outputs.detail.needed("unit")
         same = {
             "n": f"{outputs.detail.needed('n'):,.0f}",
@@ -200,7 +190,7 @@ class Verdict:
         """Why nothing is said, where nothing rejects."""
         if self.outcome != UNTESTED:
             return []
-        pair, kin = self._pair, self._pair.kin
+        pair, kin = self.pair, self.pair.kin
         stream, bound = _figure(pair.outcomes.get("stream_score")), f"{RELATED_STREAM:g}"
         outputs, share, most = _figure(pair.outputs), f"{pair.share_of_spread:.2g}", f"{ALIKE:g}"
         unread = {name: [f"{loss:.2f}" for loss in losses] for name, losses in pair.unread.items()}
@@ -221,7 +211,7 @@ class Verdict:
             return []
         telling = {ROWS: self._by("rows")}.get(self.outcome, self._proved)
         name = min(telling or self._hits, key=self._p.__getitem__)
-        paper = self._pair.outcomes[name].detail.paper_log10_p
+        paper = self.pair.outcomes[name].detail.paper_log10_p
         return [
             *say("how rare", registry.get(name).warrant, name=name, p=_power(self._p[name])),
             *say("how rare", "order", self.outcome == ORDER),
@@ -231,7 +221,7 @@ class Verdict:
     def _beside(self) -> list[Finding]:
         """What tests of units in any order say beside those that reject, and an order beside rows."""
         able = [test.name for test in self._able if test.evidence == "units"]
-        described = [test.name for test in self._pair.beside if test.rejects]
+        described = [test.name for test in self.pair.beside if test.rejects]
         ordered = self._by("order")
         return [
             *say("beside it", "borne_out", bool(ordered), units=[*self._by("units"), *described]),
@@ -244,9 +234,9 @@ class Verdict:
         """How much two models must have in common to be rejected: figures for these two, in any place and in place."""
         if self.outcome != NOT_REJECTED:
             return []
-        still = [flaw for flaw in self._pair.disguises if flaw.spoils != PLACES]
+        still = [flaw for flaw in self.pair.disguises if flaw.spoils != PLACES]
         in_place = [test for test in self._able if all(seen(flaw, test) for flaw in still)]
-        (anywhere, name), (here, who) = map(self._least_share, (self._pair.decision.through, in_place))
+        (anywhere, name), (here, who) = map(self._least_share, (self.pair.decision.through, in_place))
         often = f"{power.POWER:.0%}"
         return [
             *say("could see", "share", share=f"{anywhere:.0%}", power=often, name=name),
@@ -256,7 +246,7 @@ class Verdict:
     def _least_share(self, tests: Iterable[Test]) -> tuple[float, str]:
         """The smallest share of units that a test would have found, and which test; no name where none is known."""
         units = [test.name for test in tests if test.evidence == "units"]
-        shares = {name: share_seen(self._pair.outcomes[name], self._family.bar) for name in units}
+        shares = {name: share_seen(self.pair.outcomes[name], self._family.bar) for name in units}
         return min(((share, name) for name, share in shares.items() if share is not None), default=(1.0, ""))
 
     def _causes(self) -> list[Finding]:
@@ -292,7 +282,7 @@ class Verdict:
         by_text = [name for name in self._tested if reads_text(name)]
         return [
             *say("fooled by", "ways", ways="; ".join(self._ways())),
-            *say("fooled by", "tokenizer", not self._pair.losses, names=by_text),
+            *say("fooled by", "tokenizer", not self.pair.losses, names=by_text),
             *say("fooled by", "private", names=by_text),
         ]
 
@@ -307,7 +297,7 @@ class Verdict:
 
     def _by(self, evidence: str) -> list[str]:
         """Tests that reject by this evidence."""
-        return [test.name for test in self._pair.decision.hits if test.evidence == evidence]
+        return [test.name for test in self.pair.decision.hits if test.evidence == evidence]
 
     # What qualifies it ----------------------------------------------------------------------------------------------
 
@@ -316,7 +306,7 @@ class Verdict:
 
         A silent block keeps its valid p: where a test rejects, only a block that was left out is named.
         """
-        outcomes = self._pair.outcomes
+        outcomes = self.pair.outcomes
         said: dict[str, list[tuple[str, str]]] = {"in_part": [], "of_the_rest": []}
         for name in self._p:
             blocks, rejects = outcomes[name].blocks, name in self._hits
@@ -377,7 +367,7 @@ class Verdict:
 
     def _compared(self, name: str, roles: Mapping[str, int], depth: int) -> dict[str, float]:
         """How many numbers of each role a test compared: of those that it looks at, in the blocks that it read."""
-        outcome = self._pair.outcomes[name]
+        outcome = self.pair.outcomes[name]
         kinds = flaws.LOOKS.get(name) or [role.partition(".")[0] for role in registry.get(name).roles or ()]
         in_place = outcome.detail.all_blocks is None and any(block.block is not None for block in outcome.blocks)
         read = sum(not block.left_out for block in outcome.blocks) / depth if in_place and depth else 1.0
@@ -397,7 +387,7 @@ class Verdict:
 
     def _mind(self) -> list[Finding]:
         """Add how much was read of the models, and how, and what the units that agree do."""
-        details = [outcome.detail for outcome in self._pair.outcomes.values()]
+        details = [outcome.detail for outcome in self.pair.outcomes.values()]
         remarks = [text for text in (*(d.said for d in details), *(d.zeros for d in details)) if isinstance(text, str)]
         return [
             *say("mind", "small", self.outcome in (UNTESTED, NOT_REJECTED), small=self._small),
@@ -406,7 +396,7 @@ class Verdict:
             *self._dropped(),
             *(("mind", remark) for remark in remarks),
             *_of_models(self._models),
-            *_all(say("mind", "form", name=name, form=form) for name, form in self._pair.forms.items()),
+            *_all(say("mind", "form", name=name, form=form) for name, form in self.pair.forms.items()),
             *(("mind", remark) for remark in self._family.remarks()),
             *self._described(),
         ]
@@ -419,7 +409,7 @@ class Verdict:
         shares = {
             name: float(np.mean(some))
             for name in self._hits
-            if (some := [min(b.detail.written) for b in self._pair.outcomes[name].blocks if b.detail.written])
+            if (some := [min(b.detail.written) for b in self.pair.outcomes[name].blocks if b.detail.written])
         }
         name = next(iter(shares), "")
         share = min(shares.get(name, 1.0), 1.0)  # units that cancel each other write more one by one than together
@@ -431,7 +421,7 @@ class Verdict:
     def _blocks_read(self) -> list[Finding]:
         """Which blocks were read, where these are not all."""
         depth = max((model.get("blocks", 0) for model in self._models), default=0)
-        in_place = [o.blocks for o in self._pair.outcomes.values() if o.detail.said is None]
+        in_place = [o.blocks for o in self.pair.outcomes.values() if o.detail.said is None]
         read = next((blocks for blocks in in_place if blocks and blocks[0].block is not None), ())
         numbers = [str(block.block) for block in read]
         return say("mind", "blocks", len(read) < depth, blocks=numbers, n=str(len(read)), depth=str(depth))
@@ -440,7 +430,7 @@ class Verdict:
         """How many hidden units of either model were left out of the matchings, as they do nothing of their own."""
         dropped = {
             name: [block.detail.dropped for block in outcome.blocks if block.detail.dropped]
-            for name, outcome in self._pair.outcomes.items()
+            for name, outcome in self.pair.outcomes.items()
         }
         counts = [(name, tuple(np.sum(each, axis=0).tolist())) for name, each in dropped.items() if each]
         a, b = (str(model.get("name")) for model in self._models)
@@ -451,11 +441,11 @@ class Verdict:
 
     def _described(self) -> list[Finding]:
         """Figures that are no tests."""
-        outcomes, untested = self._pair.outcomes, self.outcome == UNTESTED
+        outcomes, untested = self.pair.outcomes, self.outcome == UNTESTED
         figures = [f"{name} {_figure(o)}" for name, o in outcomes.items() if name not in self._p and not why_none(o)]
         return [
             *say("mind", "described", untested, figures=figures),
-            *say("mind", "stream_score", untested, value=_figure(outcomes.get("stream_score"))),
+            *say("mind", "stream_score", untested, value=_figure(outcomes.get("stream_score")), zoo=STREAMS),
         ]
 
 
@@ -487,13 +477,18 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
         *say("mind", "fetched", sources=by_commit[1]),
         *say("mind", "in_part", sources=by_commit[0]),
         *_all(say("mind", "rival", source=about["source"], rival=about["rival"]) for about in of),
-        *(("mind", one_line(note, 400)) for model in models for note in model.get("notes", ())),
+        *_noted(models),
         *say("mind", "lent", name=" and ".join(str(model["name"]) for model in lent), ids=ids),
         *say("mind", "codes", sources=" and ".join(f"{source} ({used})" for source, used in codes.items() if used)),
         *say("mind", "lora", sources=" and ".join(source for source, used in stored.items() if "LoRA" in used)),
         *_all(say("mind", "read_as", **about) for about in of),
         *_all(say("mind", "language_part", **about) for about in of),
     ]
+
+
+def _noted(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """What lies in the models' folders beside what was read."""
+    return [("mind", one_line(note, 400)) for model in models for note in model.get("notes", ())]
 
 
 _SAID_OF_MODELS = ("name", "source", "rival", "architecture", "read_as", "language_part")

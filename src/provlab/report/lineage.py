@@ -95,11 +95,19 @@ class Lineage:
 
 
 def short_name(source: str) -> str:
-    """Name of a source without scheme, organisation, folder and revision: ``zoo:oak@smoke`` is oak."""
+    """Name of a source without scheme, organisation, folder and revision: ``zoo:oak@smoke`` is oak.
+
+    What a scheme makes of a folder keeps the scheme, since the folder itself is another model.
+    """
     whole, piece = split(source)
     if piece:
         return f"{short_name(whole)}::{piece.name}"
-    return (source.partition(":")[2] or source.rstrip("/").rpartition("/")[2]).partition("@")[0]
+    path = source.startswith((".", "/", "~"))
+    scheme, _, named = ("", "", source) if path else source.rpartition(":")
+    if "/" in named:
+        last = named.rstrip("/").rpartition("/")[2].partition("@")[0]
+        return f"{scheme}:{last}" if scheme else last
+    return (source if path else source.partition(":")[2] or source).partition("@")[0]
 
 
 def short_names(sources: Sequence[str]) -> dict[str, str]:

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
 from provlab.reading.forms import CHOSEN
-from provlab.report.decide import Decision, Test, decide, seen
+from provlab.report.decide import NOT_REJECTED, Decision, Test, decide, seen
 from provlab.report.family import FamilyOfTests
 from provlab.statistics import flaws
 from provlab.statistics.base import UNCALIBRATED
@@ -28,8 +28,8 @@ ROUNDINGS = 10.0
 #: zoo have 15% and more (15 pairs of roots), those that were tuned from one base 5% and more; a copy whose outputs were
 #: kept has less than 1%. Large models of much data agree more closely than the zoo's, so the bound is far below these
 ALIKE = 0.01
-#: stream scores from here on are those of related models: in the zoo 0.98 and more, 0.21 at most for independent ones
-#: (9 and 91 pairs)
+#: stream scores from here on are those of related models: a bound between those of the zoo's related and independent
+#: pairs, which `measured.toml` has (streams); large models may agree more closely
 RELATED_STREAM = 0.5
 
 
@@ -118,6 +118,20 @@ class PairEvidence:
 
         free = (flaw for flaw in self.disguises if all(hides(flaw, name) for name in self.ran))
         return next(free, None) or flaws.cheapest(self.ran)
+
+    @property
+    def price(self) -> dict[str, Any] | None:
+        """The cheapest way known to hide a common origin from what ran; None unless the pair is *not rejected*.
+
+        Keys: ``hides_from``, tests that could have rejected and figures that were taken; ``by``, a disguise in words,
+        or None where no row of the table hides from all of them; ``shown_by``, attacks of the attack lab; ``price``,
+        its tokens of training, nats a token, parameters and day, or None where it was not measured.
+        """
+        if self.decision.outcome != NOT_REJECTED:
+            return None
+        flaw = self.cheapest
+        told = {"by": flaw and flaw.what, "shown_by": [*flaw.shown] if flaw else []}
+        return {"hides_from": self.ran, **told, "price": asdict(flaw.price) if flaw and flaw.price else None}
 
     @cached_property
     def unread(self) -> Mapping[str, tuple[float, ...]]:

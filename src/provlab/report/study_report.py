@@ -13,7 +13,7 @@ from provlab.engine.store import Store
 from provlab.errors import ParameterError
 from provlab.extras import need
 from provlab.plots.numbers import format_log10_p
-from provlab.report import views
+from provlab.report import records, views
 from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
 from provlab.report.decide import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS
 from provlab.report.family import LEVEL, Tested
@@ -61,7 +61,7 @@ class StudyReport(Tested):
     def to_frame(self) -> "pd.DataFrame":
         """One row per statistic and pair, with the truth and the verdict over the family of tests.
 
-        Columns: a, b, statistic, value, log10_p, floor, paper_log10_p, agree (`views.numbers` says what), detail,
+        Columns: a, b, statistic, value, log10_p, floor, paper_log10_p, agree (`records.numbers` says what), detail,
         dependent (True, False, or None for unknown), siblings, error; over the tests of the family holm_log10_p and
         adjusted_log10_p (by the correction asked; NaN outside it), and rejected (the latter at level 0.01).
         """
@@ -70,7 +70,7 @@ class StudyReport(Tested):
                 "a": record.a,
                 "b": record.b,
                 "statistic": record.statistic,
-                **views.numbers(record.outcome),
+                **records.numbers(record.outcome),
                 "detail": record.outcome.detail.as_record() if record.outcome else {},
                 "dependent": self.lineage.dependent(record.a, record.b),
                 "siblings": self.lineage.siblings(record.a, record.b),
@@ -84,14 +84,16 @@ class StudyReport(Tested):
 
     def outcomes(self) -> dict[tuple[str, str], str]:
         """Pair -> one of `provlab.report.decide.OUTCOMES`, of the pairs of which a statistic ran."""
+        return {pair: evidence.decision.outcome for pair, evidence in self.evidence().items()}
+
+    def evidence(self) -> dict[tuple[str, str], PairEvidence]:
+        """Pair -> its tests, corrected over the whole study, and what is known beside them."""
         at: dict[tuple[str, str], list[int]] = {}
         for i, record in enumerate(self.records):
             at.setdefault((record.a, record.b), []).append(i)
         models = {model["source"]: model for model in self.models}
         return {
-            pair: PairEvidence.of(
-                self.records, [models.get(source, {}) for source in pair], self.family, places
-            ).decision.outcome
+            pair: PairEvidence.of(self.records, [models.get(source, {}) for source in pair], self.family, places)
             for pair, places in at.items()
         }
 
@@ -175,7 +177,10 @@ class StudyReport(Tested):
         return {
             **self.header("provlab.study/1"),
             "sources": list(self.sources),
-            "outcomes": [{"a": a, "b": b, "outcome": outcome} for (a, b), outcome in self.outcomes().items()],
+            "outcomes": [
+                {"a": a, "b": b, "outcome": evidence.decision.outcome, "price": evidence.price}
+                for (a, b), evidence in self.evidence().items()
+            ],
             "records": [
                 {
                     "a": record.a,
@@ -183,7 +188,7 @@ class StudyReport(Tested):
                     "statistic": record.statistic,
                     "dependent": self.lineage.dependent(record.a, record.b),
                     **{name: None if np.isnan(values[i]) else float(values[i]) for name, values in adjusted.items()},
-                    **views.record_json(record),
+                    **records.record_json(record),
                 }
                 for i, record in enumerate(self.records)
             ],

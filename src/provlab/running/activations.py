@@ -33,9 +33,10 @@ from provlab.running.room import Room, Stack
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-#: kinds of activations: the input of the down projection, the outputs of gate and up projection, their input, and what
-#: the MLP or all experts add to the stream
-KINDS = ("hidden", "gate", "up", "input", "output")
+#: kinds of activations: the input of the down projection, the outputs of gate and up projection, their input, what the
+#: MLP or all experts add to the stream, and the stream behind the block
+KINDS = ("hidden", "gate", "up", "input", "output", "stream")
+_OF_STREAM = ("input", "output", "stream")  # as wide as it
 UNITS = "units"  # what these are activations of: see `provlab.reading.canonical`
 WRITTEN = "written"  # how much of the MLP's output each of them writes
 LOG_PROBS = "log_probs"  # what the model predicts on all of the tokens
@@ -96,10 +97,10 @@ def mlp_activations(
         Token ids, ``(n_sequences, length)``.
     kinds
         Some of ``"hidden"`` (input of the down projection), ``"gate"`` and ``"up"`` (their outputs), ``"input"`` (what
-        enters these two) and ``"output"`` (what MLP or experts add). Besides, ``"units"`` says which hidden units there
-        really are, by weights and activations, and ``"written"``, beside these, gate and up, what share of the MLP's
-        output each of them writes; ``"log_probs"`` gives one array of all positions, ``(positions, vocabulary)``, and
-        none where a logit is NaN or Inf.
+        enters these two), ``"output"`` (what MLP or experts add) and ``"stream"`` (what leaves the block). Besides,
+        ``"units"`` says which hidden units there really are, by weights and activations, and ``"written"``, beside
+        these, gate and up, what share of the MLP's output each of them writes; ``"log_probs"`` gives one array of all
+        positions, ``(positions, vocabulary)``, and none where a logit is NaN or Inf.
     device, dtype, batch_size
         Where and how a checkpoint is run, and how many sequences at a time.
     positions
@@ -115,9 +116,9 @@ def mlp_activations(
     Returns
     -------
     dict
-        kind -> one float32 array ``(hidden units, positions)`` per block, or ``(width, positions)`` for inputs and
-        outputs, or what `provlab.reading.canonical.merged` and `shares` give for units and what is written; empty for a
-        block that was not asked for.
+        kind -> one float32 array ``(hidden units, positions)`` per block, or ``(width, positions)`` for inputs, outputs
+        and streams, or what `provlab.reading.canonical.merged` and `shares` give for units and what is written; empty
+        for a block that was not asked for.
 
     Raises
     ------
@@ -143,9 +144,7 @@ def mlp_activations(
     text = form.places(*np.shape(tokens))
     kept = text if positions is None else text[_checked_positions(positions, len(text))]  # counted through `ids`
     network = network_of(model, device, dtype)
-    rows_of = {
-        (kind, b): anatomy.width if kind in ("input", "output") else _hidden_units(anatomy, b) for kind, b in places
-    }
+    rows_of = {(kind, b): anatomy.width if kind in _OF_STREAM else _hidden_units(anatomy, b) for kind, b in places}
     room = Room([(rows, len(kept)) for rows in rows_of.values()], in_memory=in_memory)
     of_batch = torch.empty(0, dtype=torch.int64)  # positions kept of the batch that runs, counted from its first
     column = 0  # where they go
@@ -309,6 +308,8 @@ def _module(network: "PreTrainedModel", path: str) -> nn.Module:
 
 def _place(anatomy: Anatomy, kind: str, block: int) -> tuple[str, slice | None]:
     """Find the module path and the slice of its output that holds the kind (None: its input)."""
+    if kind == "stream":
+        return anatomy.path_of(block), slice(None)
     if kind in ("input", "output") and anatomy.mlps(block) != ("",):
         if (norm := anatomy.norm_before("up")) is None:
             raise MissingRoleError(

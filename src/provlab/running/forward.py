@@ -42,12 +42,16 @@ def all_finite(values: torch.Tensor) -> bool:
     return bool(torch.isfinite(values.sum())) or bool(torch.isfinite(values).all())
 
 
+def name_of(model: "Checkpoint | PreTrainedModel") -> str:
+    """What a message calls a model."""
+    return model.source if isinstance(model, Checkpoint) else type(model).__name__
+
+
 def not_finite(model: "Checkpoint | PreTrainedModel", what: str, network: "PreTrainedModel") -> InvalidWeightsError:
     """Say whose numbers they are, and what may help: more precision, or other weights."""
-    name = model.source if isinstance(model, Checkpoint) else type(model).__name__
     wide = network.dtype in (torch.float32, torch.float64)
     way_out = "its weights hold NaN, Inf or numbers too large; copy it again" if wide else "try dtype float32"
-    return InvalidWeightsError(f"{name}: {what} hold NaN or Inf; {way_out}")
+    return InvalidWeightsError(f"{name_of(model)}: {what} hold NaN or Inf; {way_out}")
 
 
 #: what torch says where a sequence has more tokens than a table has positions

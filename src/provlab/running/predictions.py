@@ -9,11 +9,20 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from provlab.errors import MissingRoleError
+from provlab.errors import InvalidWeightsError, MissingRoleError, NotComparableError
 from provlab.reading.checkpoint import Checkpoint
 from provlab.reading.forms import PLAIN, Form
 from provlab.reading.steps import BATCH, batch_with_logits
-from provlab.running.forward import advance, all_finite, anatomy_of, checked_tokens, network_of, not_finite, run
+from provlab.running.forward import (
+    advance,
+    all_finite,
+    anatomy_of,
+    checked_tokens,
+    name_of,
+    network_of,
+    not_finite,
+    run,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -86,6 +95,11 @@ def rounded_log_probs(
     number, or the median size at that position if larger, as if weights and sums were rounded to `unit`. So a
     unit that is made loud, and read as faintly, is rounded by its own size and drowns no other. A few sequences are
     enough.
+
+    Raises
+    ------
+    NotComparableError
+        The numbers overflow with the draws, of a model whose own predictions are finite.
     """
     network = network_of(model, device, dtype)
     generator = torch.Generator(network.device).manual_seed(0)
@@ -103,4 +117,10 @@ def rounded_log_probs(
             if not any(True for _ in module.children()):
                 hooks.callback(module.register_forward_hook(shake).remove)
         ids = torch.from_numpy(form.around(tokens))
-        return np.concatenate(list(_log_probs(model, network, ids.split(BATCH), form)))
+        try:
+            return np.concatenate(list(_log_probs(model, network, ids.split(BATCH), form)))
+        except InvalidWeightsError as error:  # the draws overflow, and the file is as it was
+            raise NotComparableError(
+                f"how much {name_of(model)} rounds could not be measured: its numbers are near the largest of "
+                f"{str(dtype).removeprefix('torch.')}, and overflow with a draw beside them; try dtype float64"
+            ) from error

@@ -92,6 +92,8 @@ class Statistic(ABC):
         Tensors that it reads of a block; None for all of them, or for none where one pass recorded its features.
     settings : tuple of str
         Names of the options, or of properties of `Options`, that its numbers depend on.
+    spells : bool
+        Whether it pairs tokens by their spellings, which a model's tokenizer has, where it reads no text.
     meets_all : bool
         Whether it can compare every block of one model with every block of the other (`provlab.engine.all_blocks`).
     permutes_units_alone : bool
@@ -117,6 +119,7 @@ class Statistic(ABC):
     evidence: ClassVar[Evidence] = "order"
     roles: ClassVar[tuple[str, ...] | None] = None
     settings: ClassVar[tuple[str, ...]] = ()
+    spells: ClassVar[bool] = False
     meets_all: ClassVar[bool] = False
     permutes_units_alone: ClassVar[bool] = False
     needs_gates: ClassVar[bool] = False
@@ -129,14 +132,18 @@ class Statistic(ABC):
         values = {name: getattr(options, name) for name in self.settings}
         return {name: value for name, value in values.items() if value is not None or name == "vocab_size"}
 
+    def reads_tokenizers(self, options: Options) -> bool:
+        """Whether its numbers depend on tokenizers: by text, by random tokens that all models have, or by spellings."""
+        return self.spells or bool(self.parameters(options).keys() & {"text_sha256", "vocab_size"})
+
     def identity(self, model: Model, options: Options) -> str:
-        """Return what stands for a model in keys: its digest, with its tokenizer's where inputs come through that.
+        """Return what stands for a model in keys: its digest, with its tokenizer's where that is read.
 
         Weights that were read in part are none of the verified model's, whose files a pass over inputs needs whole.
         """
         checkpoint = model.checkpoint
         known: list[str | None] = [checkpoint.digest]
-        if self.parameters(options).keys() & {"text_sha256", "vocab_size"}:
+        if self.reads_tokenizers(options):
             known.append(checkpoint.tokenizer_digest)
         if self.recorded is None and checkpoint.unverified:
             known.append("read in part")
@@ -190,13 +197,18 @@ class Statistic(ABC):
         """Compare two models' features of one block."""
 
     def checked(self, result: BlockResult) -> BlockResult:
-        """Return a result; refuse a p-value by an unchecked order of units, or one below what could have come out.
+        """Return a result; refuse what is no number, a p-value by an unchecked order, or one out of reach.
 
         Raises
         ------
         NotComparableError
-            The statistic reads the order, and the detail holds no ``order``; or the reach was not set.
+            The value is no finite number; the statistic reads the order, and the detail holds no ``order``; or the
+            reach was not set.
         """
+        if not np.isfinite([result.value, result.log10_p or 0.0, result.reach]).all():
+            raise NotComparableError(
+                f"{self.name} gives {result.value:g} with a log10 p of {result.log10_p}: it has no value on this block"
+            )
         if result.log10_p is not None and not result.why and result.log10_p < result.reach - 1e-6:
             raise NotComparableError(
                 f"{self.name} gives a log10 p of {result.log10_p:.3g} and a reach of {result.reach:.3g}: set the reach "

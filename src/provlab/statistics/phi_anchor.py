@@ -15,8 +15,11 @@ one gate whose outputs cancel are merged with each other, so such decoys vanish.
 (`faint`) are often alone at a gate; so merged units are compared only if they and the anchor's units are among those
 that carry 90% of the output, a rule that was settled after such decoys had framed models without it.
 
-It reads each block twice. It is run when it is named, and beside the others where one model has more units, so that
-phi_MATCH might not see them spread.
+It reads each block twice. It is run when it is named, beside the others where one model has more units, so that
+phi_MATCH might not see them spread, and where no test of units rejects. A block and pair of 11,008 units, width 4,096
+and 2,048 positions took 30 CPU seconds of one thread and 0.8 GB beside the activations where two blocks of normal
+weights were independent, 21 seconds where one was a noisy copy; phi_MATCH took 13 and 2 seconds (2026-11-30, commit
+1dad078b, AMD EPYC, a busy machine).
 """
 
 import math

@@ -284,7 +284,8 @@ class PhiMatch(Statistic):
         found = p <= could / 2 < 0
         why = None if found else next((why for holds, why in reasons() if holds), None)
         detail = matched.detail | of_matching(result, by_gate, by_up)
-        return BlockResult(block, result.rho, p, 0.0 if why else could, why, detail, matching)
+        value = result.rho if result.n > 1 else 0.0  # one unit has no order
+        return BlockResult(block, value, p, 0.0 if why else could, why, detail, matching)
 
     def _few_count(self, sides: Sequence[Views]) -> bool:
         """Whether units that are not tied write too little of the output of either model."""

@@ -154,11 +154,11 @@ def one_pass(
 
     require_positions(statistic, model, options)
     run = model.checkpoint.run if tokens is None and model.anatomy.has("head") else None
-    predicts = run is not None and run.predicts and run.log_probs is None
     if tokens is None:
         (tokens, places), form = cut(model.checkpoint, options), read_as(model, options)
     else:
         places, form = tokens, _fitting(model, options)[0]
+    predicts = run is not None and run.predicts and (run.tokens is None or run.tokens.size < tokens.size)
     recorded = mlp_activations(
         model.checkpoint,
         tokens,
@@ -170,7 +170,7 @@ def one_pass(
         form=form,
     )
     if run is not None and (log_probs := recorded.pop(LOG_PROBS, None)):  # none where a logit is no number
-        run.log_probs = log_probs[0]
+        run.log_probs, run.tokens = log_probs[0], tokens
     return recorded, places
 
 
@@ -190,7 +190,7 @@ def predicted(model: Model, tokens: NDArray[np.int64], options: Options) -> NDAr
     from provlab.running.predictions import next_token_log_probs
 
     run = model.checkpoint.run
-    if run is not None and run.log_probs is not None:
+    if run is not None and run.log_probs is not None and run.tokens is not None and np.array_equal(run.tokens, tokens):
         return run.log_probs
     form = read_as(model, options)
     chunks = next_token_log_probs(model.checkpoint, tokens, device=options.device, dtype=options.torch_dtype, form=form)
@@ -300,6 +300,12 @@ def common(a: NDArray[np.int64], b: NDArray[np.int64]) -> Columns | None:
     _, of_a, of_b = np.intersect1d(a, b, return_indices=True)
     named = a[of_a] >= 0
     return of_a[named], of_b[named]
+
+
+def sampled(ids: NDArray[np.int64], codes: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Choose so many tokens, the same for all models: the first by a hash of what they are, as `spellings` says."""
+    hashed = codes[ids].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    return np.sort(ids[np.argsort(hashed ^ (hashed >> np.uint64(31)), kind="stable")[:most]])
 
 
 def common_strings(models: Iterable[Model]) -> tuple[str, ...] | None:

@@ -3,17 +3,15 @@
 from provlab.reading.checkpoint import register_scheme
 from provlab.zoo.build import Unfinished, build, locate, status
 from provlab.zoo.corpus import held_out_text
-from provlab.zoo.reading import BETWEEN_DRAWS, current_draw, default_edition, families
+from provlab.zoo.reading import default_edition, families
 from provlab.zoo.recipes import TREE, Recipe, collection, lineage, parents, tokens
 
 __all__ = [
-    "BETWEEN_DRAWS",
     "TREE",
     "Recipe",
     "Unfinished",
     "build",
     "collection",
-    "current_draw",
     "default_edition",
     "families",
     "held_out_text",

@@ -9,39 +9,19 @@ from typing import Any
 
 import yaml
 
+from provlab import provenance
 from provlab.errors import ParameterError, ZooError
 from provlab.schema import fits
 from provlab.zoo.recipes import Recipe, parse
 
 FAMILIES = Path(__file__).with_name("families.yml")
 EDITION_VARIABLE = "PROVLAB_ZOO_EDITION"
-DRAW_VARIABLE = "PROVLAB_DRAW"
-#: how far the seeds of two draws lie apart, of recipes and of notebooks: far more than any of them counts up
-BETWEEN_DRAWS = 100_000
-_DRAWS = 10_000  # so that all seeds stay below 2^32
 _LONGEST_SERIES = 99
 
 
 def default_edition() -> str:
     """Return the edition that a bare name means: ``$PROVLAB_ZOO_EDITION``, else "default"."""
     return os.environ.get(EDITION_VARIABLE) or "default"
-
-
-def current_draw() -> int:
-    """Return the draw of the world, from ``$PROVLAB_DRAW``; 0 is that of the published study.
-
-    A draw enters every seed: of the zoo's weights and their order of data (`families`), and of each notebook. What
-    models are given to learn is no draw: corpora, held-out text and the data of the toys are the same in all worlds.
-
-    Raises
-    ------
-    ParameterError
-        If the variable holds no whole number from 0 to 9999.
-    """
-    text = os.environ.get(DRAW_VARIABLE) or "0"
-    if not (text.isascii() and text.isdecimal()) or int(text) >= _DRAWS:
-        raise ParameterError(f"a draw is a whole number from 0 to {_DRAWS - 1}, not {text!r} ({DRAW_VARIABLE})")
-    return int(text)
 
 
 def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recipe]:
@@ -62,7 +42,7 @@ def families(edition: str = "default", path: Path = FAMILIES) -> dict[str, Recip
     ZooError
         If a parent is missing, or the parents make a circle.
     """
-    return dict(_read(edition, current_draw(), path, path.stat().st_mtime_ns))
+    return dict(_read(edition, provenance.draw(), path, path.stat().st_mtime_ns))
 
 
 @functools.cache  # each model that is opened by its name asks for all recipes
@@ -123,7 +103,7 @@ def _scaled(recipe: Recipe, scale: float) -> Recipe:
 def _drawn(recipe: Recipe, draw: int) -> Recipe:
     """Move the seeds of a recipe to those of a draw."""
     order = recipe.order_seed
-    further = draw * BETWEEN_DRAWS
+    further = draw * provenance.BETWEEN_DRAWS
     return replace(recipe, seed=recipe.seed + further, order_seed=order if order is None else order + further)
 
 

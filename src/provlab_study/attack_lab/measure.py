@@ -175,7 +175,7 @@ def run(
 
     Comparisons are kept in the store by the digests of the models, so a run that was stopped compares no pair twice.
     """
-    options = Options(text=zoo.held_out_text("prose"), **settings)
+    options = Options(**{"text": zoo.held_out_text("prose"), **settings})
     instances: list[Instance] = []
     tested: list[LabTest] = []
     bar = tqdm(total=len(families) * (len(rows) + len(framing)), desc="attacks", unit="model")

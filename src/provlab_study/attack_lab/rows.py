@@ -23,12 +23,13 @@ ROWS = {
         "T1+T2", "T6-+T2", "split=3+T2", "signs=0.5+T1+T2", "identity=1+T2", "vocabulary+T2", "vocabulary+split=3+T3",
         "split=3+identity=1+T3", "split=3+experts=32+T3", "dilution+T2+T3", "loud+T2+T3", "turned+T2", "mirror=3+T2+T3",
         "quadratic+T2+T3", "pad=16+T3+T5", "respelt+T2+T3", "coded=1000+T2+T3",
+        "coded=1000+front=4+T2+T3",
     ),
     "some quality lost": (
         "noise=0.3", "noise=1", "rank=32", "rank=8", "bits=4", "prune=0.5", "prune=0.9", "swap=0",
         "jitter=0.05", "jitter=0.5", "fan=0.5", "fan=0.5+T2", "imitated=0.6+T2", "murmur=0.05", "murmur=0.2",
         "redraw=0.3", "tied+T2", "hollow", "hollow+T2", "noise=0.3+T2+T3", "begin+T1+T2",
-        "private+coded=1000+T2+T3",
+        "private+coded=1000+T2+T3", "private+coded=1000+front=4+T2+T3", "twofold+T2+T3@partner",
     ),
     "merged": (
         "average=0.5@origin", "average=0.3@partner", "average=0.5@partner", "average=0.7@partner", "slerp=0.5@partner",

@@ -101,7 +101,6 @@ def train_residual_pairs(
     shared_initialisation: bool = False,
     hidden_units: int = 32,
     steps: int = 60,
-    learning_rate: float = 0.02,
     n_inputs: int = 64,
 ) -> ResidualPairs:
     """Train disjoint pairs of residual networks, each pair on a task of its own.
@@ -114,8 +113,8 @@ def train_residual_pairs(
         Everything random follows from it.
     shared_initialisation
         A planted fault: both networks start from the same random numbers and learn different tasks.
-    hidden_units, steps, learning_rate
-        m, gradient steps and their size.
+    hidden_units, steps
+        m, and gradient steps.
     n_inputs
         Gaussian inputs on which activations are looked at.
 
@@ -131,7 +130,7 @@ def train_residual_pairs(
         n_pairs,
         "shared start" if shared_initialisation else "independent",
         steps=steps,
-        learning_rate=learning_rate,
+        learning_rate=0.02,
         generator=generator,
     )
     inputs = torch.randn(n_pairs, _INPUTS, n_inputs, generator=generator)

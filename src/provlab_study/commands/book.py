@@ -50,17 +50,18 @@ def command(models: tuple[str, ...], *, name: str, lineage: str | None, force: b
     if path.exists() and not force:
         raise InputError(f"{path} is there already; edit it, give --force to write it anew, or another --name")
     delivery.check_open(path)
-    text, pages, left = _profile(name, own, told)
+    text, pages, left, cost = _profile(name, own, told)
     path.write_text(text, encoding="utf-8")
     print(f"{path}: {pages} pages on {len(own)} models; {left} are left out, and the file says why.")
-    print("\nedit  who is the base, the descendant and the stranger: they were taken in the order given")
+    print(f"\ntakes {cost:.0f} minutes of one core on models of the zoo's size; provlab plan says what yours take")
+    print("edit  who is the base, the descendant and the stranger: they were taken in the order given")
     print(f"then  make reproduce PROFILE={name}")
     return 0
 
 
-def _profile(name: str, models: Sequence[str], lineage: str) -> tuple[str, int, int]:
-    """Text of the profile, how many pages it runs, and how many it leaves out."""
-    kept, left, minutes = [], [], minutes_of_pages()
+def _profile(name: str, models: Sequence[str], lineage: str) -> tuple[str, int, int, float]:
+    """Text of the profile, how many pages it runs and leaves out, and their minutes on the study's models."""
+    kept, left, minutes, total = [], [], minutes_of_pages(), 0.0
     for path in sorted((provenance.project_root() / "notebooks").glob("*.ipynb")):
         declared = parameters_of(path)
         if not any(parameter.takes_models for parameter in declared.values()):
@@ -75,6 +76,7 @@ def _profile(name: str, models: Sequence[str], lineage: str) -> tuple[str, int, 
         except InputError as error:
             left.append((path.stem, f"{title}: {error}"))
             continue
+        total += minutes.get(path.stem, 0.0)
         cost = f", {minutes[path.stem]:g} min on the zoo" if path.stem in minutes else ""
         lines = [f"  - notebook: {path.stem}  # {title}{cost}", "    parameters:"]
         for given, value in values.items():
@@ -95,7 +97,7 @@ def _profile(name: str, models: Sequence[str], lineage: str) -> tuple[str, int, 
         for page, reason in left
     )
     text = f"{head}{top}jobs: 1\nexperiments:\n" + "\n".join(kept) + f"\n# Left out:\n{why}"
-    return text, len(kept), len(left)
+    return text, len(kept), len(left), total
 
 
 def _line(parameter: Parameter, written: str) -> list[str]:

@@ -17,6 +17,7 @@ from provlab import provenance
 from provlab.cli.command import Command
 from provlab.errors import ParameterError
 from provlab_study.commands import check_checkout, check_results
+from provlab_study.publishing import texts
 from provlab_study.publishing.parameters import find_notebook, parameters_of
 from provlab_study.publishing.results import Results
 
@@ -56,7 +57,10 @@ def command(path: Path, *, output: Path, force: bool, between: str | None, yes: 
     if plan.fetches:
         from provlab.reading.hub import check_access
 
-        check_access([model["id"] for model in plan.fetches])  # now, and not after days of the others
+        # now, and not after days of the others
+        check_access([model["id"] for model in plan.fetches if not texts.on_the_hub(model["id"])])
+        if read := [texts.repository(one["id"]) for one in plan.fetches if texts.on_the_hub(one["id"])]:
+            check_access(read, "dataset")
     for name in plan.offers:
         chapter = plans.offer(name)
         missing = chapter.missing()
@@ -110,7 +114,9 @@ def _of_agreed_pages(plan: "Plan", consent: str, path: Path) -> "Plan":
     for experiment in plan.experiments:
         if models := plan.models_of(experiment):
             name, size = experiment["notebook"], _size(sum(float(model["gigabytes"]) for model in models))
-            print(f"  {name:<22} {len(models):>2} models {size:>11}, {_cost(measured.get(name))}")
+            n_texts = _n_texts(models)
+            text = ", with a text" if n_texts else ""
+            print(f"  {name:<22} {len(models) - n_texts:>2} models {size:>11}{text}, {_cost(measured.get(name))}")
     if not consent and sys.stdin.isatty():
         consent = input("Fetch them? [y/N, or names of pages] ").strip()
     elif not consent or consent == "no":
@@ -134,13 +140,21 @@ def costs_of(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _cost(row: Mapping[str, str] | None) -> str:
-    """Say what a page takes, from blocks that were measured and the number that there are."""
+    """Say what a page takes, from the blocks and sizes with which it was measured and those that there are."""
     if row is None or row["outcome"] != "done":
         return "time not measured"
     blocks, whole = float(row["blocks"]), float(row["of_blocks"])
-    minutes, memory = float(row["minutes"]) * whole / blocks, float(row["peak_gb"])
-    how = f"{row['date']}, {row['machine']}: {float(row['minutes']):.1f} min for {blocks:g} of {whole:g} blocks"
-    return f"about {minutes:,.0f} min and {memory:.0f} GB of memory or more ({how})"
+    minutes, times, memory = float(row["processor_minutes"]), float(row["times"]), float(row["peak_gb"])
+    least, most = _time(minutes * whole / blocks), _time(minutes * whole / blocks * times)
+    how = f"{row['date']}, one core of {row['machine']}: {minutes:.1f} min for {blocks:g} of {whole:g} blocks"
+    how += f", with sizes up to {times:,.0f} times smaller" if times > 1 else ""
+    return f"{least if least == most else f'{least} to {most}'}, and {memory:.0f} GB of memory or more ({how})"
+
+
+def _time(minutes: float) -> str:
+    if minutes < 120:
+        return f"{minutes:.0f} min"
+    return f"{minutes / 60:,.0f} hours" if minutes < 60 * 72 else f"{minutes / 60 / 24:,.0f} days"
 
 
 def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:
@@ -148,7 +162,15 @@ def _show(models: Sequence[Mapping[str, Any]], what: str, needs: str) -> None:
     for model in models:
         print(f"  {model['id']:<50} {_size(model['gigabytes']):>11}")
     total = sum(float(model["gigabytes"]) for model in models)
-    print(f"{len(models)} {what.removesuffix('s') if len(models) == 1 else what}, {_size(total)}. {needs}".strip())
+    n_texts = _n_texts(models)
+    n = len(models) - n_texts
+    counted = f"{n} {what.removesuffix('s') if n == 1 else what}{f' and {n_texts} text' if n_texts else ''}"
+    print(f"{counted}{'s' if n_texts > 1 else ''}, {_size(total)}. {needs}".strip())
+
+
+def _n_texts(fetched: Sequence[Mapping[str, Any]]) -> int:
+    """How many of the things that are fetched are texts, by their addresses."""
+    return sum(texts.on_the_hub(one["id"]) for one in fetched)
 
 
 def _size(gigabytes: float) -> str:

@@ -12,16 +12,20 @@ from provlab import provenance
 from provlab.cli import sources
 from provlab.cli.command import Command
 from provlab.cli.options import Word
+from provlab.cli.screen import show
 from provlab.errors import ParameterError
 from provlab.report.card import Card
+from provlab.report.views import Table
 from provlab_study.commands import check_checkout, check_results
 from provlab_study.publishing.listing import minutes_of_pages, on_own_models, title_and_finding
 from provlab_study.publishing.pages import page_name, write_index
 from provlab_study.publishing.parameters import (
     assigned,
+    check_needs,
     checked,
     checked_profile,
     find_notebook,
+    meant,
     parameters_of,
 )
 
@@ -50,7 +54,7 @@ class _Value(click.ParamType):
         return [CompletionItem(f"{name}={earlier}{comma}{model}") for model in models]
 
 
-@click.command(cls=Command)
+@click.command(cls=Command, surplus="; a parameter is -p name=value, a list -p name=a,b")
 @click.argument(
     "notebook",
     required=False,
@@ -91,8 +95,6 @@ def command(
     if not (notebook or "").endswith(".ipynb"):
         check_checkout()
     if listing:
-        from provlab.cli.screen import show
-
         if notebook:
             print(_of_one(find_notebook(notebook)))
         else:
@@ -103,6 +105,9 @@ def command(
     path = find_notebook(notebook)
     declared = parameters_of(path)
     values = assigned(path, parameters)
+    takes, why = on_own_models(path)
+    if takes == "no" and (unknown := [name for name in values if not meant(name, declared)]):
+        raise ParameterError(f"{path.stem} has no parameter {unknown[0]!r}: it takes no models of your own. {why}")
     if profile is not None:
         from provlab_study.publishing.plan import Plan
 
@@ -117,6 +122,7 @@ def command(
     from provlab_study.commands.models import check_models
 
     check_models(declared, values)
+    check_needs(path, values)
     from provlab_study.publishing import runner
 
     runner.run(path, values, page, progress=sys.stderr.isatty())
@@ -128,8 +134,6 @@ def command(
 
 def _of_all() -> Card:
     """Each notebook of the project with its title, its minutes, and whether it takes models of one's own."""
-    from provlab.report.views import Table
-
     folder = provenance.project_root() / "notebooks"
     if not (paths := sorted(folder.glob("*.ipynb"))):
         raise ParameterError(f"there are no notebooks in {folder}; run this in a checkout of the project")
@@ -137,17 +141,17 @@ def _of_all() -> Card:
     rows = [
         (
             path.stem,
-            f"{minutes[path.stem]:g}" if path.stem in minutes else "",
             on_own_models(path)[0],
+            f"{minutes[path.stem]:g}" if path.stem in minutes else "",
             title_and_finding(path)[0],
         )
         for path in paths
     ]
     return Card(
         f"{len(paths)} pages.",
-        body=[Table(("page", "minutes", "your models", "title"), rows, right=(1,))],
+        body=[Table(("page", "yours", "minutes", "title"), rows, right=(2,))],
         remarks=[
-            ("some", "the first paragraphs of the page say which models it takes"),
+            ("yours", "whether it takes your models; of some its first paragraphs say which"),
             ("more", "provlab run PAGE --list says what it finds, and has its parameters"),
         ],
     )

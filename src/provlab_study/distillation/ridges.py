@@ -152,10 +152,12 @@ def hermite_shares(mlp: BlockMlp, *, factor: float = 1.0, degrees: int = 8) -> N
     values = ACT2FN[mlp.activation](torch.from_numpy(factor * norms[:, None] * nodes + bias[:, None])).numpy()
     variance = np.empty(max(degrees, _HIGHEST))
     rest = np.square(values - (values @ weights)[:, None]) @ weights  # (h,): of each unit alone
+    shared = together.copy()  # in turn times the cosines: a power of each number costs far more than a product
     for k in range(1, len(variance) + 1):
         polynomial = hermite_e.hermeval(nodes, [0.0] * k + [1.0]) / math.sqrt(math.factorial(k))
         own = (values * weights) @ polynomial  # (h,)
-        variance[k - 1] = np.sum(together * np.outer(own, own) * cosines**k)
+        shared *= cosines
+        variance[k - 1] = own @ shared @ own
         rest -= own**2
     # what units share of still higher degrees is a power of their cosine, and nothing beside their own
     beyond = float(np.diag(together) @ rest.clip(min=0))

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import optimize
 
+from provlab.inference import pvalues
 from provlab.inference.matching import UnitRows, unit_rows
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import GateAndUp
@@ -70,12 +72,26 @@ def _along(rows: UnitRows, basis: NDArray[np.float32]) -> UnitRows:
     return replace(unit_rows(np.hstack([along, rest])), left_out=rows.left_out)
 
 
+def paper_log10_p_of_share(share: float, n: int) -> float:
+    """Return phi_MATCH's log10 p by the paper's two-sided t tail, where the two matchings agree on a share of n units.
+
+    They are random on the others: Spearman's correlation is then that share, up to chance.
+    """
+    distance = 2 * round((1 - share) * (n * (n * n - 1) // 6) / 2)  # Spearman's, which is even, nearest to the share
+    return pvalues.log10_p_t(distance, n)
+
+
+def share_of_log10_p(log10_p: float, n: int) -> float:
+    """Return the share of n units whose agreement gives a published p: the inverse of `paper_log10_p_of_share`."""
+    return float(optimize.bisect(lambda share: paper_log10_p_of_share(share, n) - log10_p, 0.0, 1.0, xtol=1e-6))
+
+
 def published() -> pd.DataFrame:
     """Table 8: mlp, loss and log10_p as published, and the share of `PAPER_UNITS` that must agree to give this p."""
     rows = published_table(TABLE_8)
     frame = pd.DataFrame({name: [row[name] for row in rows] for name in ("mlp", "loss")})
     frame["log10_p"] = [float(row["log10_p_match"]) for row in rows]
-    return frame.assign(share=[retraining.share_of_log10_p(p, PAPER_UNITS) for p in frame["log10_p"]])
+    return frame.assign(share=[share_of_log10_p(p, PAPER_UNITS) for p in frame["log10_p"]])
 
 
 def frontier_table(points: pd.DataFrame) -> pd.DataFrame:

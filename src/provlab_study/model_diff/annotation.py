@@ -31,8 +31,10 @@ def write(path: Path, compared: BothDirections, texts: Texts, *, n: int, seed: i
 
     Each term has `n` inputs, drawn by weight, so that each input of the space is as likely to be among them. An input
     that was drawn again stands there once, with its number of `times`. Scores are from 0, "completely bad", to 1,
-    "perfectly good"; they may stay empty.
+    "perfectly good"; they may stay empty. A file in which somebody gave scores stays as it is.
     """
+    if path.is_file() and len(scored := read(path)):
+        return len(scored)
     rows = []
     for k, term in enumerate(TERMS):
         side, counted = of_term(compared, term)

@@ -1,6 +1,8 @@
 """Steps of the page on language models: pairs opened together, two ways to draw compared, and kinds of inputs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,21 +12,26 @@ from provlab.errors import ProvlabError
 from provlab.kept import ArrayCache
 from provlab.modeldiff import pipeline, reweighting
 from provlab.modeldiff import report as difference
-from provlab.modeldiff.bootstrap import percentiles
+from provlab.modeldiff.bootstrap import chain_counts, percentiles
 from provlab.modeldiff.comparison import TERMS, BothDirections, Summary
 from provlab.modeldiff.composition import composition, label_share
+from provlab.modeldiff.diagnostics import converged
 from provlab.modeldiff.held_out import HeldOut, Range
 from provlab.modeldiff.pipeline import SequenceModel
 from provlab.modeldiff.representative import LEAST_EFFECTIVE, Direction, Draws, bin_of, within
 from provlab.plots import format_number
 from provlab.zoo import corpus
 from provlab_study.model_diff.labels import TextKinds, repetition
-from provlab_study.model_diff.predicates import Domains, Repetition, Ways
+from provlab_study.model_diff.predicates import REACH_TAIL, Domains, Reach, Repetition, Ways
 from provlab_study.publishing.published import published_table
 
 QUARTERS = (0, 0.25, 0.5, 0.75, 1)
 # comparisons of this page to experiments of Table 2
 _EXPERIMENTS = {"sizes": "2", "long": "3", "generations": "4"}
+# and to the paper's settings of them
+_SETTINGS = {"sizes": "GPT2 length 25", "long": "GPT2 length 100", "generations": "Llama length 25"}
+_RESAMPLES = 500  # of chains, for the interval of a reach
+_FAR = 1e9  # in the place of infinity, which a record cannot hold
 
 Pair = tuple[str, str]
 
@@ -119,6 +126,33 @@ def lower_end(
     return Ways("lower end", "", what, counts[0], counts[1])
 
 
+def reach(name: str, models: Sequence[str], compared: BothDirections, *, seed: int) -> dict[str, Any]:
+    """How far D of each model's inputs reaches to its own side, as a record of `predicates.Reach`.
+
+    The interval is by resampling whole chains.
+    """
+    of_a = -_quantiles(compared.a, REACH_TAIL, seed)
+    of_b = _quantiles(compared.b, 1 - REACH_TAIL, seed + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = of_a / of_b
+    low, high = percentiles(times[1:], compared.n_chains)
+    ends = [float(times[0]), float(low), float(np.nan_to_num(high, posinf=_FAR))]
+    effective = [compared.a.effective, compared.b.effective]
+    return asdict(Reach(name, list(models), float(of_a[0]), float(of_b[0]), ends, effective))
+
+
+def _quantiles(side: Direction, share: float, seed: int) -> NDArray[np.float64]:
+    """The D that a share of the inputs do not exceed, and after it those of resampled chains: ``(1 + resamples,)``."""
+    order = np.argsort(side.difference, kind="stable")
+    d, weight, chain = side.difference[order], side.weight[order], side.chain[order]
+    counts = chain_counts(side.n_chains, _RESAMPLES, np.random.default_rng(seed))
+    found = np.empty(1 + _RESAMPLES)
+    for k, times in enumerate(np.vstack([np.ones(side.n_chains, dtype=counts.dtype), counts])):
+        reached = np.cumsum(weight * times[chain])
+        found[k] = d[min(np.searchsorted(reached, share * reached[-1]), len(d) - 1)] if reached[-1] > 0 else np.nan
+    return found
+
+
 def ways_table(rows: Sequence[Ways]) -> pd.DataFrame:
     """Each number by both ways, with 95% intervals."""
     shown = "{:.3f} ({:.3f} to {:.3f})".format
@@ -132,6 +166,99 @@ def ways_table(rows: Sequence[Ways]) -> pd.DataFrame:
         }
         for row in rows
     )
+
+
+# The paper's ladders, beside ours ------------------------------------------------------------------------------------
+
+
+def published_ladder(comparison: str) -> tuple[float, float]:
+    """Ends of the paper's ladder of temperatures for a comparison, hottest first (Appendix C)."""
+    for row in published_table("modeldiff_scalars"):
+        if row["experiment"] == _SETTINGS[comparison] and row["quantity"] == "temperature ladder":
+            coldest, hottest = (10 ** float(end.removeprefix("10^")) for end in row["value"].split(" .. "))
+            return hottest, coldest
+    raise KeyError(comparison)
+
+
+def rungs(comparison: str, n: int) -> tuple[float, ...]:
+    """The paper's ladder as `n` temperatures, evenly apart in their logs: it gives the ends alone."""
+    return tuple(np.geomspace(*published_ladder(comparison), n).tolist())
+
+
+def climb(
+    comparison: str,
+    whose: str,
+    model: SequenceModel,
+    settings: pipeline.Exchange,
+    z: Range,
+    kept: ArrayCache,
+    seed: int,
+) -> dict[str, Any]:
+    """One model on one ladder: exchange rates, journeys, how well it mixed, and what it gives of the inputs in Z.
+
+    Returns
+    -------
+    dict
+        A row of `ladder_table`; ``swaps`` and ``taken`` are shares by ``exponent`` of the model's own law, and
+        ``error`` says why no number is given.
+    """
+    row: dict[str, Any] = {"comparison": comparison, "ladder": whose, "length": settings.length}
+    try:
+        samples = pipeline.exchanged(model, settings, kept)
+    except ProvlabError as error:  # no ladder could be laid
+        return row | {"error": str(error)}
+    gate = converged(samples)
+    tried = samples.attempted.sum(axis=1)
+    tried = np.where(tried > 0, tried, np.nan)  # a hottest level that is drawn directly makes no attempts
+    row |= {
+        "temperatures": [float(t) if np.isfinite(t) else None for t in samples.temperatures],
+        "exponent": (samples.betas / (settings.length - 1)).tolist(),
+        "steps": settings.n_steps,
+        "swaps": samples.swap_rate.tolist(),
+        "taken": [x if np.isfinite(x) else None for x in (samples.accepted.sum(axis=1) / tried).tolist()],
+        "trips": float(samples.round_trips.mean()),
+        "rhat": float(np.nan_to_num(gate.rhat.max(), posinf=_FAR)),
+        "worth": float(gate.ess.min()),
+        "nll": float(samples.nll[-1].mean()),
+    }
+    try:
+        gate.require()
+        draws = reweighting.representative(reweighting.reweight(samples), z)
+    except ProvlabError as error:
+        return row | {"error": str(error)}
+    return row | {"error": "", "log10_inputs": float(np.logaddexp.reduce(draws.log_weight) / np.log(10))}
+
+
+def ladder_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """What each ladder's diagnostics say; a ladder that could not be laid has its reason alone."""
+    table = []
+    for row in rows:
+        line = {"comparison": row["comparison"], "tokens": row["length"], "ladder": row["ladder"]}
+        if "swaps" in row:
+            hot, cold = (row["temperatures"][k] for k in (0, -1))
+            line |= {
+                "T": f"{'infinity' if hot is None else format_number(hot, '.3g')} to {format_number(cold, '.3g')}",
+                "exponent": f"{row['exponent'][0]:.2g} to {row['exponent'][-1]:.3g}",
+                "levels": str(len(row["exponent"])),
+                "fewest swaps": f"{min(row['swaps']):.1%}",
+                "fewest moves taken": f"{min(share for share in row['taken'] if share is not None):.1%}",
+                "round trips a chain": f"{row['trips']:.1f}",
+                "largest R-hat": f"{row['rhat']:.2f}" if row["rhat"] < _FAR else "infinite",
+                "fewest effective draws": f"{row['worth']:.0f}",
+                "mean NLL at the coldest": f"{row['nll']:.2f}",
+            }
+        told = f"log10 of inputs in Z: {row['log10_inputs']:.2f}" if "log10_inputs" in row else row["error"]
+        table.append(line | {"gate": told})
+    return pd.DataFrame(table).fillna("")
+
+
+def swaps_by_exponent(rows: Sequence[Mapping[str, Any]]) -> dict[str, pd.DataFrame]:
+    """Exchange rates between neighbouring levels against the exponent of the colder one, a series a ladder."""
+    return {
+        f"{row['comparison']}, {row['ladder']}": pd.DataFrame({"x": row["exponent"][1:], "y": row["swaps"]})
+        for row in rows
+        if "swaps" in row
+    }
 
 
 # The likeliest inputs, and the disputed ones --------------------------------------------------------------------------
@@ -194,19 +321,22 @@ def repetition_curve(
 def peers_table(rows: pd.DataFrame) -> pd.DataFrame:
     """What each look found of planted changes, and its CPU seconds, of the records of ``benchmarks/peers.py``.
 
-    A copy in 4 bits and a second training have no words to be found by: of these only the seconds stand there.
+    A dash stands where a look was not asked: where a change has no words to be found by, or for want of time.
     """
-    named = ~rows["plant"].isin(["4 bits", "again"])
-    found = np.where(named, np.where(rows["found"], "found", "missed"), "–")
+    found = rows["found"].map({True: "found", False: "missed", "True": "found", "False": "missed"}).fillna("–")
+    control = rows["plant"] == "again"  # a second training: there is nothing to find
+    found = found.mask(control & (found == "found"), "found, of a mere second training")
+    found = found.mask(control & (found == "missed"), "nothing found")
     cells = [f"{word} ({seconds:.1f} s)" for word, seconds in zip(found, rows["cpu_s"], strict=True)]
     text = np.where(rows["text has the topic"], "", ", topic not in the text")
     about = {"tokens": rows["tokens"], "planted": rows["plant"] + text, "measured": rows["date"]}
     wide = pd.DataFrame(about | {"look": rows["look"], "cell": cells})
+    order = wide["look"].drop_duplicates().tolist()
     return (
         wide.pivot(index=list(about), columns="look", values="cell")
-        .reindex(wide.drop_duplicates(list(about)).set_index(list(about)).index)
+        .reindex(wide.drop_duplicates(list(about)).set_index(list(about)).index)[order]
         .reset_index()
-        .fillna("")
+        .fillna("–")
     )
 
 
@@ -239,10 +369,8 @@ def over_thresholds(pairs: Mapping[str, BothDirections], thresholds: Sequence[fl
     return pd.DataFrame(rows)
 
 
-def inputs_by_d(
-    side: Direction, model: SequenceModel, windows: Sequence[float], *, n: int = 3, seed: int
-) -> pd.DataFrame:
-    """A few inputs of one model in each window of D and beyond the last ones, drawn by weight; none where none lies.
+def inputs_by_d(side: Direction, model: SequenceModel, windows: Sequence[float], *, seed: int) -> pd.DataFrame:
+    """Three inputs of one model in each window of D and beyond the last ones, drawn by weight; none where none lies.
 
     Parameters
     ----------
@@ -250,14 +378,14 @@ def inputs_by_d(
         Its inputs, and what writes them as text.
     windows
         Rising bounds of D (nats per token).
-    n, seed
-        Inputs of a window, and the seed of their choice.
+    seed
+        Of the choice within a window.
     """
     assert side.draws is not None
     ends = float(side.difference.min()), float(side.difference.max())
     edges = np.unique([min(ends[0], windows[0]), *windows, max(ends[1], windows[-1])])
     texts, rows = model.texts(side.draws.tokens), []
-    for window in composition(side, edges, labels={}, distinct=texts, n_examples=n, seed=seed):
+    for window in composition(side, edges, labels={}, distinct=texts, n_examples=3, seed=seed):
         for k, row in enumerate(window.examples):
             about = [model.checkpoint.name, f"{window.low:.2f} to {window.high:.2f}"] if k == 0 else ["", ""]
             rows.append([*about, f"{side.difference[row]:+.2f}", texts[row]])

@@ -24,11 +24,20 @@ REACH = 0.1  # nats per token: over 25 tokens one model finds an input 12 times 
 MORE_INPUTS = 1.1  # times
 BETTER = 0.02  # nats by which a held-out loss is lower: 2% of the perplexity
 TIMES_TYPICAL = 2.0  # repetition of the lowest losses, over that of typical inputs and of text
+REACH_TAIL = 0.05  # share of inputs beyond the reach of D
+LEAST_BEYOND = 3.0  # equal draws beyond it: with fewer it is the extreme of a sample
 VERY_LOW = 0.5  # lowest losses, over the loss at which typical inputs begin
 LABELS_RIGHT = 0.8  # share of held-out text: labels that are wrong more often show nothing
 ONE_NUMBER = 1e-6  # relative: what two records of one number may differ by
 #: pairs of models between which a ratio of two sizes or generations is not to be found
 SEEDS, COPY = "two seeds", "near copy"
+
+#: who gave inputs their scores, and how that is asked for
+PEOPLE, LABELS = "people", "labels"
+ASK_PEOPLE = (
+    "Fill in the column score of the file annotations-sizes.csv that the page writes, and judge it by: "
+    "provlab run model_diff --profile default -p annotations=annotations-sizes.csv"
+)
 
 PD_AB, PA_AB, PA_BA, PD_BA = range(4)
 Rows = Sequence[Mapping[str, Any]]
@@ -93,6 +102,29 @@ class Control:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """How far each model's disagreement goes on the other's inputs, in nats a token, and A's over B's.
+
+    Attributes
+    ----------
+    of_a, of_b
+        What D of all but `REACH_TAIL` of A's inputs reaches below zero, and of B's above: how strongly B disagrees on
+        A's inputs, and A on B's.
+    times
+        The first over the second, with its 95% interval.
+    effective
+        How many equal draws either model's are worth.
+    """
+
+    pair: str
+    models: Sequence[str]
+    of_a: float
+    of_b: float
+    times: Numbers
+    effective: Numbers
+
+
+@dataclass(frozen=True)
 class Repetition:
     """Mean share of repeated pairs of tokens in a model's inputs.
 
@@ -113,6 +145,20 @@ class Repetition:
     counted_nll: float | None
     in_z: float
     text: float
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Precision and recall of one of the four terms, by scores of its inputs, with 95% intervals."""
+
+    term: str
+    scored: float
+    precision: float
+    low: float
+    high: float
+    recall: float
+    recall_low: float
+    recall_high: float
 
 
 @dataclass(frozen=True)
@@ -292,6 +338,66 @@ def larger_disagrees_more(compared: Mapping[str, Any], *, least: float) -> Claim
         return nothing
     bar = _bar(measured, PD_BA, "PD_BA", least, above=True)
     return judge(_words(measured), f"PD_BA is more than {least:g} times PD_AB", bars=[bar, *_reaching(measured)])
+
+
+def larger_disagrees_more_strongly(reach: Rows, *, comparisons: Sequence[str], least: float) -> ClaimStatus:
+    """In each of `comparisons`, D of A's inputs reaches more than `least` times as far as that of B's.
+
+    Interval included; B is the larger model. The paper compares the least D of A's inputs with the largest of B's;
+    extremes widen with the number of draws, so that `REACH_TAIL` of the inputs are left out. Of two seeds of one recipe
+    neither may reach so much farther, and every reach must be one (`REACH`).
+    """
+    rows = {row.pair: row for row in read(Reach, reach)}
+    if missing := {*comparisons, SEEDS} - rows.keys():
+        return ClaimStatus(NOT_RUN, "", f"no inputs of {', '.join(sorted(missing))}")
+    bars, words = [], []
+    for name in comparisons:
+        row = rows[name]
+        if (beyond := REACH_TAIL * min(row.effective)) < LEAST_BEYOND:
+            what = f"beyond the reach of {name} lie {beyond:.1f} equal draws; {LEAST_BEYOND:g} are asked for"
+            return ClaimStatus(NOT_RUN, "", what)
+        (smaller, larger), (value, low, high) = row.models, row.times
+        words.append(
+            f"{larger} disagrees by {row.of_a:.2f} nats on {smaller}'s inputs, {smaller} by {row.of_b:.2f} on its"
+        )
+        bars.append(Bar(f"reach of {larger}'s disagreement over {smaller}'s", [value], least, True, (low, high)))
+        bars += [Bar(f"nats that D of {name} reaches", [side], REACH, above=True) for side in (row.of_a, row.of_b)]
+        if not _one(value, row.of_a / row.of_b if row.of_b > 0 else np.inf):
+            return ClaimStatus(NOT_RUN, "", f"{name}: {value:.3g} is not the quotient of its reaches")
+    seeds = rows[SEEDS]
+    value, low, high = seeds.times
+    turned = [1 / end if end > 0 else np.inf for end in (value, high, low)]
+    either = [Bar("", [v], least, True, (lo, hi)).status == HOLDS for v, lo, hi in ((value, low, high), turned)]
+    problem = f"of two seeds ({' and '.join(seeds.models)}) one reaches {max(value, turned[0]):.2f} times as far, too"
+    why = f"the larger model's disagreement reaches more than {least:g} times as far"
+    return judge("; ".join(words), why, [(any(either), problem)], bars)
+
+
+def people_agree_more(annotations: Rows, scored_by: str) -> ClaimStatus:
+    """Precision and recall of B's disagreeing inputs above those of A's, by scores of people, intervals included.
+
+    B is the larger model. Precision is the mean score of a term's inputs (Equation 8), recall the term's part of its
+    model's good inputs (Equation 9).
+    """
+    if scored_by != PEOPLE:
+        return ClaimStatus(NOT_RUN, "", f"nobody has scored inputs here. {ASK_PEOPLE}")
+    rows = {row.term: row for row in read(Scored, annotations)}
+    if missing := {"PD_AB", "PD_BA"} - rows.keys():
+        return ClaimStatus(NOT_RUN, "", f"no scores of inputs of {', '.join(sorted(missing))}")
+    of_a, of_b, bars = rows["PD_AB"], rows["PD_BA"], []
+    for what, (a, a_low, a_high), (b, b_low, b_high) in (
+        ("precision", (of_a.precision, of_a.low, of_a.high), (of_b.precision, of_b.low, of_b.high)),
+        ("recall", (of_a.recall, of_a.recall_low, of_a.recall_high), (of_b.recall, of_b.recall_low, of_b.recall_high)),
+    ):
+        ends = b - a - float(np.hypot(b - b_low, a_high - a)), b - a + float(np.hypot(b_high - b, a - a_low))
+        bars.append(Bar(f"{what} of the larger model's inputs less the smaller's", [b - a], 0.0, True, ends))
+    ours = (
+        f"precision {of_b.precision:.2f} and {of_a.precision:.2f}, recall {of_b.recall:.2f} and {of_a.recall:.2f} "
+        f"(larger, smaller model), by {min(of_a.scored, of_b.scored):.0f} scores a term or more"
+    )
+    few = f"fewer than {LEAST_EFFECTIVE:.0f} scores of a term"
+    problems = [(min(of_a.scored, of_b.scored) < LEAST_EFFECTIVE, few)]
+    return judge(ours, "people score the larger model's inputs higher", problems, bars)
 
 
 def maps_more_inputs(capability: Rows, ways: Rows) -> ClaimStatus:

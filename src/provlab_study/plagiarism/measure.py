@@ -13,6 +13,7 @@ from provlab.files import digest
 from provlab.modeldiff.representative import Direction
 from provlab.reading import symmetry
 from provlab.reading.checkpoint import Checkpoint, register_scheme
+from provlab.report.lineage import short_names
 from provlab_study.plagiarism.predicates import Sweep, criterion_right, one_sided_losses
 
 _SCHEME = "noisy"
@@ -70,8 +71,9 @@ def suspects(
     made = {
         f"noise {sd:g}, {k + 1}": Suspect(f"{_SCHEME}:{sd:g}/{k}", "noise") for sd in noises for k in range(n_copies)
     }
-    made |= {f"fine-tune {tune.rpartition(':')[2]}": Suspect(tune, "tune")} if tune else {}
-    return made | {f"stranger {source.rpartition(':')[2]}": Suspect(source, "stranger") for source in others}
+    names = short_names([*filter(None, [tune]), *others])
+    made |= {f"fine-tune {names[tune]}": Suspect(tune, "tune")} if tune else {}
+    return made | {f"stranger {names[source]}": Suspect(source, "stranger") for source in others}
 
 
 def shift(direction: Direction, loss: float, half_width: float) -> tuple[float, float, float]:

@@ -10,6 +10,7 @@ import csv
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
+from math import comb
 from pathlib import Path
 
 from provlab.errors import InputError
@@ -79,7 +80,19 @@ class Frozen:
 
 @dataclass(frozen=True)
 class Row:
-    """One claim, judged on one fresh draw."""
+    """One claim, judged on one fresh draw.
+
+    Attributes
+    ----------
+    claim, draw
+        Its id, and the number of the draw.
+    status, ours, margin
+        As the scoreboard has them.
+    rule
+        Digest by which it was judged.
+    experiment, seconds, commit, machine, finished
+        The page whose record was judged, and how long it ran beside others, on which code and machine, and until when.
+    """
 
     claim: str
     draw: int
@@ -87,6 +100,8 @@ class Row:
     ours: str
     margin: str
     rule: str
+    experiment: str
+    seconds: float
     commit: str
     machine: str
     finished: str
@@ -102,7 +117,10 @@ def read_table(path: Path = TABLE) -> list[Row]:
     if not path.exists():
         return []
     with path.open(newline="", encoding="utf-8") as stream:
-        return [Row(**{**row, "draw": int(row["draw"])}) for row in csv.DictReader(stream)]  # type: ignore[arg-type]
+        return [
+            Row(**{**row, "draw": int(row["draw"]), "seconds": float(row["seconds"])})  # type: ignore[arg-type]
+            for row in csv.DictReader(stream)
+        ]
 
 
 def write_table(rows: Iterable[Row], path: Path = TABLE) -> None:
@@ -115,12 +133,12 @@ def write_table(rows: Iterable[Row], path: Path = TABLE) -> None:
 
 
 def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Row]:
-    """Rows of the fresh draw that a results folder holds; `now` has the rules' digests of today.
+    """Rows of the fresh draw that a results folder holds, for claims whose rule of today (`now`) is the frozen one.
 
     Raises
     ------
     InputError
-        If the records are not of one draw, that is none of the fresh ones, or a rule is not the frozen one.
+        If the records are not of one of the fresh draws, or no claim among them has its frozen rule.
     """
     runs = {run["name"]: run for run in store.experiments()}
     found = sorted({int(run.get("draw", 0)) for run in runs.values()})
@@ -129,16 +147,31 @@ def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Ro
             f"{store.root} holds records of the draws {', '.join(map(str, found)) or 'none'}; "
             f"one of the fresh ones is asked for: {', '.join(map(str, frozen.draws))}"
         )
-    if changed := [claim for claim, rule in frozen.rules.items() if now.get(claim) != rule]:
-        raise InputError(f"the rules of {', '.join(changed)} are not those frozen on {frozen}")
+    as_frozen = dict(frozen.rules.items() & now.items())
     rows = []
     for claim in claims.evaluate(store):
-        if claim["id"] in frozen.rules and claim["experiment"] in runs:
+        if claim["id"] in as_frozen and claim["experiment"] in runs:
             run = runs[claim["experiment"]]
-            made = {"commit": run["commit"] or "", "machine": run["machine"], "finished": run["finished"]}
-            said = {key: claim[key] for key in ("status", "ours", "margin")}
-            rows.append(Row(claim["id"], found[0], rule=frozen.rules[claim["id"]], **said, **made))
+            made = {key: run[key] for key in ("seconds", "machine", "finished")} | {"commit": run["commit"] or ""}
+            said = {key: claim[key] for key in ("status", "ours", "margin", "experiment")}
+            rows.append(Row(claim["id"], found[0], rule=as_frozen[claim["id"]], **said, **made))
+    if not rows:
+        raise InputError(f"{store.root} has no claim whose rule is the one that was frozen on {frozen}")
     return rows
+
+
+def confirms(held: int, tried: int) -> bool:
+    """Whether so many draws of so many show that a claim holds in more than `SHARE` of worlds.
+
+    The lower end of the exact 90% interval decides (Clopper and Pearson, 1934), so one side has `LEVEL`.
+    """
+    return tried > 0 and share_interval(held, tried, 1 - 2 * LEVEL)[0] > SHARE
+
+
+def passed_by(share: float) -> float:
+    """Probability that `FRESH` draws confirm a claim that holds in this share of worlds."""
+    needed = next(held for held in range(FRESH + 1) if confirms(held, FRESH))
+    return sum(comb(FRESH, held) * share**held * (1 - share) ** (FRESH - held) for held in range(needed, FRESH + 1))
 
 
 @dataclass(frozen=True)
@@ -167,14 +200,15 @@ class Confirmation:
         return sum(row.status != NOT_RUN for row in self.rows)
 
     @property
-    def interval(self) -> tuple[float, float]:
-        """Exact 90% interval (Clopper and Pearson, 1934) of the share of worlds in which the claim holds."""
-        return share_interval(self.held, self.tried, 1 - 2 * LEVEL)
-
-    @property
     def confirmed(self) -> bool:
         """Whether it holds in more than `SHARE` of worlds, at `LEVEL`."""
-        return bool(self.tried) and self.interval[0] > SHARE
+        return confirms(self.held, self.tried)
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not confirmed, and would be if it held in all fresh draws that are left."""
+        left = max(FRESH - len(self.rows), 0)
+        return not self.changed and not self.confirmed and confirms(self.held + left, self.tried + left)
 
     def __str__(self) -> str:
         """In words."""
@@ -196,6 +230,6 @@ def confirmations(frozen: Frozen | None, rows: Iterable[Row], now: Mapping[str, 
     }
 
 
-def of_study(profile: str = "default") -> dict[str, Confirmation]:
+def of_study() -> dict[str, Confirmation]:
     """What the project's table says of each claim, under the rules as they stand."""
-    return confirmations(Frozen.read(), read_table(), rule_digests(profile))
+    return confirmations(Frozen.read(), read_table(), rule_digests("default"))

@@ -17,6 +17,7 @@ A rule stands in brackets at the end of a parameter's comment, in clauses betwee
 ``or empty``                 nothing may be given; without this clause something must be
 ``one of a, b``              these words
 ``a file``                   a file that is there
+``a text``                   a file that is there, or an address on the hub (`provlab_study.publishing.texts`)
 ``needed with X``            must be given where X is given, since it goes with it
 ``left out with X``          is emptied where X is given and it is not, since its default goes with that of X
 ===========================  ==================================================================================
@@ -34,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from provlab.errors import ParameterError, one_line
-from provlab.statistics.options import Options
+from provlab_study.publishing import texts
 
 _NUMBER = r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)"
 _BOUNDS: dict[str, Callable[[float, float], bool]] = {
@@ -45,14 +46,7 @@ _BOUNDS: dict[str, Callable[[float, float], bool]] = {
 }
 _BOUND = re.compile(rf"({'|'.join(_BOUNDS)}) {_NUMBER}")
 _COUNT = re.compile(r"(just )?(\d+)( models?)?(?(1)| or more)")
-_SETTINGS = {setting.name for setting in fields(Options)} - {
-    "text",
-    "blocks",
-    "shared",
-    "around",
-    "elsewhere",
-    "vocabulary",
-}
+_NO_SETTINGS = {"text", "blocks", "shared", "around", "elsewhere", "vocabulary"}  # of `provlab.compare`, though options
 UNKNOWN = object()  # the default of a parameter that is no plain value
 
 
@@ -69,6 +63,7 @@ class Rule:
     repeat: bool = False
     empty: bool = False
     file: bool = False
+    text: bool = False
     words: tuple[str, ...] = ()
     needed_with: tuple[str, ...] = ()
     left_out_with: tuple[str, ...] = ()
@@ -111,7 +106,8 @@ class Rule:
         if isinstance(value, list) and not any(sign in one for one in names for sign in "*{"):  # these stand for many
             n = len(value)
             if n < self.least or (self.most is not None and n > self.most):
-                raise ParameterError(f"parameter {name} takes {self._wanted()}, not {n}")
+                alone = f" ({one_line(items[0])})" if n == 1 else ""  # several may have been meant by it
+                raise ParameterError(f"parameter {name} takes {self._wanted()}, not {n}{alone}")
 
     def _check_item(self, name: str, item: object) -> None:
         if isinstance(item, int | float) and item not in self.numbers:
@@ -122,11 +118,13 @@ class Rule:
             raise ParameterError(f"parameter {name} must be one of {', '.join(self.words)}, not {one_line(repr(item))}")
         if self.file and not Path(str(item)).expanduser().is_file():
             raise ParameterError(f"parameter {name}: there is no file {item}; give one that is there")
+        if self.text:
+            texts.check_source(name, str(item))
         if self.models and not str(item).strip():
             raise ParameterError(f"parameter {name} has an empty name of a model; leave it out")
 
     def _wanted(self) -> str:
-        what = "model" if self.models else "file" if self.file else "item"
+        what = "model" if self.models else "file" if self.file or self.text else "item"
         number = self.least if self.most in (None, self.least) else f"{self.least} to {self.most}"
         more = "" if self.most is not None else " or more"
         return f"{number} {what}{'' if number == 1 else 's'}{more}"
@@ -156,6 +154,7 @@ def _clause(clause: str) -> dict[str, Any]:
         "may repeat": {"repeat": True},
         "or empty": {"empty": True},
         "a file": {"file": True},
+        "a text": {"text": True},
     }
     return plain.get(clause, {})
 
@@ -202,10 +201,19 @@ class Parameter:
 
         Without `here` another machine may have the device.
         """
-        if self.name in _SETTINGS and self.kind in ("int", "str"):
+        if self.kind in ("int", "str") and is_setting(self.name):
+            from provlab.statistics.options import Options
+
             Options(**{self.name: value}, elsewhere=not here)  # type: ignore[arg-type]
         if self.rule is not None:
             self.rule.check(self.name, value)
+
+
+def is_setting(name: str) -> bool:
+    """Whether a parameter is named like a setting of `provlab.compare`."""
+    from provlab.statistics.options import Options  # with numpy, for which no list of parameters need wait
+
+    return name in {setting.name for setting in fields(Options)} - _NO_SETTINGS
 
 
 def model_names(values: Iterable[object]) -> list[str]:

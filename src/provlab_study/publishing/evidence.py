@@ -154,9 +154,10 @@ class Bar:
         if np.isnan(self.middle):
             return f"{self.what}: no value"
         several = len(self.values) > 1
-        value = f"{'mean ' * several}{_number(float(np.mean(self.values)))}"
+        value = f"{'mean ' * several}{_number(float(np.mean(self.values)), self.middle)}"
         if self.interval:
-            value += f" (95% interval {_number(self.interval[0])} to {_number(self.interval[1])})"
+            low, high = (_number(end, self.middle) for end in self.interval)
+            value += f" (95% interval {low} to {high})"
         side = "above" if (self.middle >= 0) == self.above else "below"
         off = f"{_number(abs(self.middle))} {side}" if self.middle else "at"
         words = f"{self.what}: {value}, {off} the bar of {self.at:g}"
@@ -303,5 +304,19 @@ def log10_words(value: float) -> str:
     return f"log10 p = {format_log10_p(value)}"
 
 
-def _number(value: float) -> str:
-    return format_number(value, ",.1f" if abs(value) >= 10 else ".2g")
+_FINEST = 6  # decimals
+
+
+def _number(value: float, off: float = 1.0) -> str:
+    """Write a number with two digits at least, and as finely as two digits of its distance `off` from a bar ask."""
+    first = _first_digit(value)
+    decimals = min(max(1 - first, 1 - _first_digit(off)), _FINEST)
+    if first >= 1:
+        whole, _, rest = format_number(value, f",.{max(decimals, 1)}f").partition(".")
+        return f"{whole}.{rest.rstrip('0') or '0'}"
+    return format_number(value, f".{max(decimals + first + 1, 1)}g")
+
+
+def _first_digit(value: float) -> int:
+    """Power of ten of the first digit; 0 where there is none."""
+    return math.floor(math.log10(abs(value))) if math.isfinite(value) and value else 0

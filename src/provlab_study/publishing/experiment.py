@@ -15,30 +15,24 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from datetime import UTC, datetime
-from html import escape
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from provlab import plugins, provenance, schema, studying, zoo
+from provlab import plugins, provenance, schema, studying
 from provlab.engine.pairs import open_models
-from provlab.errors import InputError, ParameterError, one_line
+from provlab.errors import InputError, ParameterError
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport
 from provlab.report.views import Report
-from provlab_study.publishing import claims
+from provlab_study.publishing import claims, texts
 from provlab_study.publishing.declared import Parameter, left_out, of_ones_own
 from provlab_study.publishing.evidence import FAILS, ClaimStatus, frame_of
 from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, founded, seen, truth
-from provlab_study.publishing.marks import MARKS, folded
 from provlab_study.publishing.own import check_lineage, in_words, told_lineage
 from provlab_study.publishing.parameters import check_value, checked_profile, declared_in, parameters_of
-from provlab_study.publishing.results import Results
-from provlab_study.publishing.scoreboard import scoreboard_table
+from provlab_study.publishing.results import STUDY_RUN, Results
+from provlab_study.publishing.shown import Footer, PageSummary
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
-#: environment variable by which ``provlab reproduce`` tells a kernel that it runs for the study: the stamp of what the
-#: run is made from
-STUDY_RUN = "PROVLAB_STUDY_RUN"
 
 
 def _declared(name: str, namespace: Mapping[str, Any]) -> dict[str, Parameter]:
@@ -47,12 +41,6 @@ def _declared(name: str, namespace: Mapping[str, Any]) -> dict[str, Parameter]:
     cells = [cell for cell in namespace.get("In", []) if cell.lstrip().startswith("profile: str")]
     executed = declared_in(cells[0], name) if cells else {}
     return executed | (parameters_of(path) if path.is_file() else {})
-
-
-def is_stored(name: str, profile: str, stamp: str) -> bool:
-    """Whether the store of a profile holds what the study's run with this stamp left of the experiment `name`."""
-    stored = Results(provenance.results_root() / checked_profile(profile)).experiment(name)
-    return stored is not None and stored.get("stamp") == stamp
 
 
 def _unknown_injected(namespace: Mapping[str, Any], known: Sequence[str]) -> list[str]:
@@ -98,9 +86,9 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     emptied = left_out(name, declared, parameters)
     parameters |= emptied
     cast(dict[str, Any], namespace).update(emptied)
-    draw = zoo.current_draw()
+    draw = provenance.draw()
     if "seed" in parameters:  # the cells read it by its name
-        parameters["seed"] += draw * zoo.BETWEEN_DRAWS
+        parameters["seed"] += draw * provenance.BETWEEN_DRAWS
         cast(dict[str, Any], namespace)["seed"] = parameters["seed"]
     profile = checked_profile(parameters.get("profile", "default"))
     stamp = os.environ.get(STUDY_RUN)
@@ -116,7 +104,7 @@ def begin(name: str, namespace: Mapping[str, Any]) -> "Run":
     return run
 
 
-Answer = TypeVar("Answer", bound=Report)
+Found = TypeVar("Found", bound=Report | str)
 
 
 @dataclass
@@ -139,7 +127,7 @@ class Run:
     answers : list of str
         What was `found` of them, beside the studies, in a sentence each.
     draw : int
-        Of the world, see `provlab.zoo.current_draw`; it is in the seed already.
+        Of the world, see `provlab.provenance.draw`; it is in the seed already.
     """
 
     name: str
@@ -196,23 +184,24 @@ class Run:
         return study
 
     def held_out(self, text: str) -> str:
-        """The text that models read: that of a file, or without one prose that no model of the zoo saw.
+        """The text that models read: of a file or an address (`texts`), or without one prose that no zoo model saw.
+
+        Which text it was is measured as ``text``.
 
         Raises
         ------
         InputError
-            The file is no text in UTF-8.
+            It is no text in UTF-8.
+        CheckpointError
+            The hub has no such data set, or cannot be asked.
         """
-        if not text:
-            return plugins.default_text() or ""
-        try:
-            return Path(text).expanduser().read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"text: {text} cannot be read as UTF-8 ({one_line(error)})") from error
+        read = texts.read(text) if text else texts.Text("", plugins.default_text() or "")
+        self.measure("text", read.record)
+        return read.content
 
-    def found(self, result: Answer) -> Answer:
-        """Keep a result's answer for the page's first sentences, where it is about a reader's models; return it."""
-        self.answers.append(result.card().answer)
+    def found(self, result: Found) -> Found:
+        """Keep a result's answer, or a sentence: it opens a page about a reader's models. Return the result."""
+        self.answers.append(result if isinstance(result, str) else result.card().answer)
         return result
 
     def lineage(self, models: Sequence[str]) -> Lineage:
@@ -288,7 +277,8 @@ class Run:
         rows : iterable
             The records behind it; without any, the sentence was not tried.
         holds : callable
-            Whether a row agrees with the sentence. Left out, the sentence only repeats numbers of the table.
+            Whether a row agrees with the sentence, or `UNDECIDED` where it does not say. Left out, the sentence only
+            repeats numbers of the table.
         says : callable
             A row in words: a sentence that is denied names those that do not agree.
         some : bool
@@ -315,7 +305,8 @@ class Run:
             (truth(holds), f"{sentence} Seen: {against}." if (against := seen(holds)) else sentence)
             for holds, sentence in findings
         )
-        return PageSummary(truth(lead), tuple(told), self._about_own(), seen(lead), self._failing())
+        about = self._about_own()
+        return PageSummary(truth(lead), tuple(told), about, seen(lead), self._failing(), self.own)
 
     def _failing(self) -> tuple[str, ...]:
         """The claims that this page judged and that fail, each with what was seen: no lead stands without them."""
@@ -384,112 +375,3 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} cannot be kept as JSON")
-
-
-@dataclass(frozen=True)
-class PageSummary:
-    """What a page found, each sentence held by the records of its run; `publishing.page` marks the lead by it.
-
-    Attributes
-    ----------
-    lead : bool, None or str
-        Whether the sentences under the title hold in this run; None if its records cannot say, `PARTLY` if they
-        cannot say all of it, `UNDECIDED` if they do not decide.
-    findings : tuple
-        The same and the sentence, for each sentence of the summary.
-    own : None or tuple of str
-        What was found of a reader's models, None where the models are the study's.
-    against : str
-        What the run shows against the lead; empty where the run does not deny it.
-    failing : tuple of str
-        Claims of the page that fail, a sentence each, which stand behind the lead.
-    """
-
-    lead: bool | str | None
-    findings: tuple[tuple[bool | str | None, str], ...]
-    own: tuple[str, ...] | None = None
-    against: str = ""
-    failing: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        """Markdown, which reads as plain text; of a reader's models, what was not tried folds."""
-        marked = [(holds, f"- {MARKS[holds]}{sentence}") for holds, sentence in self.findings]
-        if self.own is None:
-            return "\n".join(line for _, line in marked) or "- Nothing was measured in this run."
-        tried = [*(f"- {sentence}" for sentence in self.own), *(line for holds, line in marked if holds is not None)]
-        left = [f"- {sentence}" for holds, sentence in self.findings if holds is None]
-        return "\n".join(tried or ["- Nothing was measured in this run."]) + folded("Not tried in this run", left)
-
-    def _about_own(self) -> list[str]:
-        """What the page opens with: what the studies found, else the first sentence that this run bears out."""
-        if self.own:
-            return list(self.own)
-        held = [sentence for holds, sentence in self.findings if holds is True][:1]
-        return held or [f"{MARKS[holds]}{sentence}" for holds, sentence in self.findings if holds is not None][:1]
-
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        about: dict[str, Any] = {} if self.own is None else {"own": self._about_own()}
-        about |= {"against": self.against} if self.against else {}
-        about |= {"failing": list(self.failing)} if self.failing else {}
-        return {"text/markdown": repr(self), "text/plain": repr(self)}, {"lead": self.lead, **about}
-
-
-@dataclass(frozen=True)
-class Footer:
-    """The claims of one experiment and its provenance, as the last cell of its page shows them.
-
-    Attributes
-    ----------
-    experiment : dict
-        As stored.
-    claims : list of dict
-        The claims that it decides, judged.
-    """
-
-    experiment: dict[str, Any]
-    claims: list[dict[str, Any]] = field(default_factory=list)
-
-    def _rows(self) -> list[tuple[str, str]]:
-        experiment = self.experiment
-        shown = {key: value for key, value in experiment["parameters"].items() if key not in ("profile", "seed")}
-        return [
-            ("Profile", experiment["profile"]),
-            ("Seed", str(experiment["seed"])),
-            ("Draw", str(experiment.get("draw", 0))),
-            ("Parameters", "; ".join(f"{key} = {_short(value)}" for key, value in shown.items()) or "none"),
-            ("Duration", f"{experiment['seconds']:,.1f} s"),
-            ("Finished", experiment["finished"]),
-            ("Machine", experiment["machine"]),
-            ("Commit", experiment["commit"] or "not in a checkout"),
-            ("Versions", ", ".join(f"{name} {version}" for name, version in experiment["versions"].items())),
-        ]
-
-    def __repr__(self) -> str:
-        """Plain text."""
-        lines = [f"{row['id']} {claims.words(row['status'])}: {row['statement']}" for row in self.claims]
-        lines += [f"{name}: {value}" for name, value in self._rows()]
-        lines += [f"model {m['source']}: {m['digest']}" for m in self.experiment["models"]]
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in self._rows())
-        models = "".join(
-            f"<tr><td>{escape(m['source'])}</td><td><code>{escape((m['commit'] or '-')[:12])}</code></td>"
-            f"<td><code>{m['digest'][:16]}</code></td></tr>"
-            for m in self.experiment["models"]
-        )
-        table = (
-            f"<details><summary>{len(self.experiment['models'])} models with their hashes</summary><table>"
-            f"<tr><th>model</th><th>commit</th><th>SHA-256 of its files</th></tr>{models}</table></details>"
-            if models
-            else ""
-        )
-        judged = scoreboard_table(self.claims) if self.claims else ""
-        return f'{judged}<div class="provenance"><table>{rows}</table>{table}</div>'
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return (
-        text if len(text) <= 100 else f"{text[:60]} ... ({len(value)} items)" if isinstance(value, list) else text[:100]
-    )

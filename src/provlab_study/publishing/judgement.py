@@ -149,14 +149,22 @@ class Shown:
         *,
         some: bool = False,
     ) -> "Shown":
-        """Ask each row whether the sentence holds: all must, or with `some` one; `says` puts a row into words."""
+        """Ask each row whether the sentence holds: all must, or with `some` one; `says` puts a row into words.
+
+        A row may be `UNDECIDED`; where no other row decides, so is the sentence.
+        """
         rows = list(rows)
         if not rows:
             return cls(table, None)
-        agree = [bool(holds(row)) for row in rows]
-        if any(agree) if some else all(agree):
-            return cls(table, True)
-        against = [says(row) for row, agrees in zip(rows, agree, strict=True) if not agrees]
+        answers = [holds(row) for row in rows]
+        agree = [UNDECIDED if isinstance(each, str) and each == UNDECIDED else bool(each) for each in answers]
+        if some in agree:  # one row that agrees, or one that does not, is enough
+            decided: bool | str = some
+        else:
+            decided = UNDECIDED if UNDECIDED in agree else not some
+        if decided is not False:
+            return cls(table, decided)
+        against = [says(row) for row, agrees in zip(rows, agree, strict=True) if agrees is False]
         more = f"; and {len(against) - ROWS} more" * (len(against) > ROWS)
         return cls(table, False, f"{table}: {'; '.join(against[:ROWS])}{more}")
 

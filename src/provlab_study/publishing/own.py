@@ -90,7 +90,8 @@ def in_words(study: StudyReport) -> str:
     if decided := [(float(p), record) for record, p in tests if not np.isnan(p)]:
         p, record = min(decided, key=lambda test: test[0])
         pair = f"{names[record.a]} and {names[record.b]}"
-        text += f" The strongest evidence is that of {pair}, by {record.statistic}: log10 p {format_log10_p(p)}"
+        first = "The strongest evidence is" if study.family.rejected.any() else "No test rejects; the smallest p is"
+        text += f" {first} that of {pair}, by {record.statistic}: log10 p {format_log10_p(p)}"
         text += f", {study.family.words()}."
     return text
 

@@ -6,10 +6,12 @@ type that its parameter declares, so that ``no`` is a word for a ``str`` and ``1
 """
 
 import ast
+import builtins
 import io
 import json
 import math
 import re
+import sys
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
@@ -20,8 +22,7 @@ import yaml
 
 from provlab import provenance, schema
 from provlab.errors import ParameterError, one_line
-from provlab.reading.diagnose import content
-from provlab_study.publishing.declared import Parameter, left_out
+from provlab_study.publishing.declared import UNKNOWN, Parameter, left_out
 
 # what an annotation in a parameters cell may be, alone or joined by "|"; no expression is ever evaluated
 TYPES: dict[str, Any] = {
@@ -163,6 +164,8 @@ def cells_of(path: Path) -> list[tuple[str, list[str]]]:
     except KeyError as error:
         raise ParameterError(f"{path} is no notebook that can be read (it lacks {error}); restore it") from error
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        from provlab.reading.diagnose import content  # with `regex`, for which no list of notebooks need wait
+
         if what := content(path):
             raise ParameterError(f"{path} is no notebook that can be read: {what}") from error
         raise ParameterError(f"{path} is no notebook that can be read ({one_line(error)}); restore it") from error
@@ -182,10 +185,71 @@ def checked(path: Path, parameters: Mapping[str, Any], *, here: bool = True) -> 
     for name, value in parameters.items():
         if name not in declared:
             known = ", ".join(sorted(declared)) or "none"
-            raise ParameterError(f"{path.stem} has no parameter {name!r}{meant(name, declared)}; it has {known}")
+            hint = meant(name, declared) or ("model" in name and _takes_models(declared)) or ""
+            raise ParameterError(f"{path.stem} has no parameter {name!r}{hint}; it has {known}")
         check_value(declared[name], value, here=here)
     left_out(path.stem, declared, {one.name: one.value for one in declared.values()} | dict(parameters))
     return dict(parameters)
+
+
+def _takes_models(declared: Mapping[str, Parameter]) -> str:
+    """Say which parameters name models; "" where none does."""
+    names = [name for name, parameter in declared.items() if parameter.takes_models]
+    return f" (models are given as {', '.join(names)})" if names else ""
+
+
+def check_needs(path: Path, values: Mapping[str, Any]) -> None:
+    """Ask of given values what a page requires (`Run.require`), as far as its words there read parameters alone.
+
+    Statements of the cell that begins the page are followed while all names in them are known: parameters, Python's
+    own, and those of modules that are loaded here; one to which any other statement gives a value is not. What asks for
+    more is left to the kernel.
+
+    Raises
+    ------
+    ParameterError
+        Naming what the page needs.
+    """
+    declared = parameters_of(path)
+    known = {one.name: one.value for one in declared.values() if one.value is not UNKNOWN} | dict(values)
+    known |= left_out(path.stem, declared, known)
+    begins = next((source for source, _ in cells_of(path) if "provlab_study.begin(" in source), "")
+    for node in _statements(begins):
+        before, bound = known, _bound(node)
+        known = {name: value for name, value in before.items() if name not in bound}
+        match node:
+            case ast.ImportFrom(module=str(module), names=names) if module in sys.modules:
+                known |= {one.asname or one.name: getattr(sys.modules[module], one.name, None) for one in names}
+            case ast.Assign(targets=[ast.Name(name)], value=value):
+                if (made := _value(value, before)) is not UNKNOWN:
+                    known[name] = made
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("run"), "require"), [condition, ast.Constant(str(needs))])):
+                if (met := _value(condition, known)) is not UNKNOWN and not met:
+                    raise ParameterError(f"{path.stem} needs {needs!s}")
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """Names to which a statement or an expression gives a value."""
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+
+def _statements(source: str) -> list[ast.stmt]:
+    """Statements of a cell; none where it is no plain Python, as with a magic."""
+    try:
+        return ast.parse(source).body
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _value(node: ast.expr, known: Mapping[str, Any]) -> Any:
+    """Value of an expression of known names; `UNKNOWN` where one is not known, or it fails."""
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    if not names <= _bound(node) | known.keys() | set(dir(builtins)):
+        return UNKNOWN
+    try:  # the reader's own page, whose kernel would run it next
+        return eval(compile(ast.Expression(node), "<parameters>", "eval"), dict(known))  # noqa: S307
+    except Exception:  # noqa: BLE001 (the kernel meets it again, and shows where)
+        return UNKNOWN
 
 
 def check_value(parameter: Parameter, value: object, *, here: bool = True) -> None:
@@ -237,6 +301,8 @@ def assigned(path: Path, assignments: Sequence[str]) -> dict[str, Any]:
         name, separator, text = assignment.partition("=")
         if not separator or not name.isidentifier():
             raise ParameterError(f"a parameter is given as name=value, not {assignment!r}")
+        if name in values:
+            raise ParameterError(f"parameter {name} is given twice; give it once, a list as {name}=a,b")
         values[name] = _read(declared[name], text) if name in declared else text  # `checked` refuses it
     return values
 
@@ -317,4 +383,6 @@ def _yaml(name: str, text: str, loader: type[Any]) -> Any:
     try:
         return yaml.load(text, loader)  # both loaders make plain data alone
     except yaml.YAMLError as error:
-        raise ParameterError(f"the value of parameter {name} is not readable as YAML: {text!r}") from error
+        raise ParameterError(
+            f"the value of parameter {name} is not readable as YAML: {text!r}; a list is given as {name}=a,b"
+        ) from error

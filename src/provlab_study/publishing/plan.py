@@ -5,9 +5,7 @@ each other: so the first chapters are there while most models are still to come.
 """
 
 import importlib
-import json
 import multiprocessing
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,23 +23,14 @@ from provlab import provenance, schema, zoo
 from provlab.errors import ParameterError, ProvlabError, nearest, one_line
 from provlab.files import digest
 from provlab.processes import stoppable, work_for_parent
-from provlab.zoo.recipes import Recipe, collection
-from provlab_study.publishing.experiment import is_stored
 from provlab_study.publishing.parameters import checked, checked_profile, find_notebook
-from provlab_study.publishing.runner import (
-    CHAPTERS,
-    FINISHES,
-    code_of,
-    run,
-    stamp,
-    stamp_of,
-)
+from provlab_study.publishing.results import Results
+from provlab_study.publishing.runner import FINISHES, run, stamp, stamp_of
+from provlab_study.publishing.source import code_of, zoo_models
 
 Say = Callable[[str], None]
 
 _EVERY = 60.0  # seconds between two lines on what is running
-# a zoo model, all of the tree, or the beginning of names that are put together ("zoo:null-{n:02d}")
-_ZOO_NAME = re.compile(r"zoo:([a-z0-9-]+|\*)(\{?)")
 
 
 @dataclass(frozen=True)
@@ -178,7 +167,9 @@ _ZOO = {"edition": str}
 
 def _records_are_there(path: Path, profile: str, stamp: str) -> bool:
     """Whether what this run of an experiment left is in the store; a notebook that is no experiment leaves nothing."""
-    return FINISHES not in code_of(nbformat.read(path, as_version=4)) or is_stored(path.stem, profile, stamp)
+    if FINISHES not in code_of(nbformat.read(path, as_version=4)):
+        return True
+    return Results(provenance.results_root() / profile).has(path.stem, stamp)
 
 
 def run_plan(
@@ -236,21 +227,6 @@ def run_plan(
         names = ", ".join(failed)
         raise ProvlabError(f"{len(failed)} notebooks failed, the same command goes on with these: {names}")
     return ran
-
-
-def zoo_models(path: Path, parameters: Mapping[str, Any], recipes: Mapping[str, Recipe]) -> set[str]:
-    """Models of the zoo that a notebook names, in its parameters, its cells, or its chapter's code."""
-    sources = [code.read_text(encoding="utf-8") for code in (CHAPTERS / path.stem).glob("*.py")]
-    text = "\n".join([json.dumps(dict(parameters)), code_of(nbformat.read(path, as_version=4)), *sources])
-    models: set[str] = set()
-    for name, continued in _ZOO_NAME.findall(text):
-        if name == "*":
-            models.update(collection(zoo.TREE, recipes))
-        elif continued or name.endswith("-"):
-            models.update(recipe for recipe in recipes if recipe.startswith(name))
-        elif name in recipes:
-            models.add(name)
-    return models
 
 
 def _waves(experiments: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:

@@ -11,6 +11,9 @@ from typing import Any
 from provlab.engine.store import Store, read_json
 from provlab.files import write_json
 
+#: environment variable by which ``provlab reproduce`` tells a kernel that it runs for the study: the stamp of what the
+#: run is made from
+STUDY_RUN = "PROVLAB_STUDY_RUN"
 EXPERIMENT = ("name", "profile", "pairs", "measurements")
 
 
@@ -41,6 +44,11 @@ class Results(Store):
         """Return what the last run of a notebook left, or None."""
         path = self._experiments / f"{name}.json"
         return read_json(path, EXPERIMENT) if path.exists() else None
+
+    def has(self, name: str, stamp: str) -> bool:
+        """Whether it holds what the study's run with this stamp left of a notebook."""
+        stored = self.experiment(name)
+        return stored is not None and stored.get("stamp") == stamp
 
     def experiments(self) -> Iterator[dict[str, Any]]:
         """All experiments, by name."""

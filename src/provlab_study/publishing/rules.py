@@ -1,17 +1,19 @@
 """A digest of the rule by which a claim is judged, so that a confirmation knows its rule.
 
-The rule is what the claim says, its bars, the budgets that its page runs with, and the code of its predicate with all
-functions, classes and constants that this reaches in the project. Names are followed, and not modules: what else stands
-in the same file does not count. Comments, docstrings, annotations and layout count as nothing. A plain constant counts
-by its value; what may change while a program runs, or has no value that can be written down (a table, an object, a
-lambda, what another function made), by the statement that binds it and all that this reaches. A file counts where code
-that is reached names it and it lies beside that code.
+The rule is what the claim says, its bars, the budgets that its page runs with, the recipes of the zoo models that the
+page names, the cell that hands records to the predicate, and the code of the predicate with all functions, classes and
+constants that this reaches in the project. Names are followed, and not modules: what else stands in the same file does
+not count, nor do statistics, which have tests of their own. Comments, docstrings, annotations and layout count as
+nothing. A plain constant counts by its value; what may change while a program runs, or has no value that can be written
+down (a table, an object, a lambda, what another function made), by the statement that binds it and all that this
+reaches. A file counts where code that is reached names it and it lies beside that code.
 """
 
 import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -20,11 +22,13 @@ from typing import Any
 
 import yaml
 
-from provlab import provenance
-from provlab.codehash import parsed, tree_digest
+from provlab import provenance, zoo
+from provlab.codehash import parsed, source_digest, tree_digest
 from provlab.files import digest, sha256_file
+from provlab.zoo.recipes import plain
 from provlab_study.publishing import claims
 from provlab_study.publishing.parameters import find_notebook, parameters_of
+from provlab_study.publishing.source import judging, zoo_models
 
 _PACKAGES = ("provlab", "provlab_study")
 _CONSTANTS = (bool, int, float, str, tuple)
@@ -34,7 +38,9 @@ _TABLES = (".toml", ".yml", ".csv", ".json")
 def rule_digest(claim: Mapping[str, Any], profile: str) -> str:
     """Hex digest of a claim's rule in a profile, from its row of ``claims.yml``."""
     says = [claim["statement"], claim["predicate"]["name"], claims.bars(claim, profile)]
-    return digest([says, _budgets(claim["experiment"], profile), code_of_rule(claims.predicate(claim))])
+    page = claim["experiment"]
+    made = [_budgets(page, profile), _recipes(page, profile), _judging(page, claim["id"])]
+    return digest([says, *made, code_of_rule(claims.predicate(claim))])
 
 
 def rule_digests(profile: str) -> dict[str, str]:
@@ -46,14 +52,34 @@ def rule_digests(profile: str) -> dict[str, str]:
 def _budgets(page: str, profile: str) -> str:
     """Digest of the parameters that a page runs with in a profile."""
     notebook = find_notebook(page)
-    given: dict[str, Any] = next((run.get("parameters", {}) for run in _plan(profile) if run["notebook"] == page), {})
+    given = _given(page, profile)
     return digest({name: given.get(name, repr(one.value)) for name, one in parameters_of(notebook).items()})
 
 
 @cache
-def _plan(profile: str) -> list[dict[str, Any]]:
+def _recipes(page: str, profile: str) -> str:
+    """Digest of how the zoo models that a page names, and their ancestors, are made; seeds are the draw's."""
+    recipes = zoo.families(_plan(profile).get("zoo", {}).get("edition", "default"))
+    named = zoo_models(find_notebook(page), _given(page, profile), recipes)
+    made = {member for model in named for member in zoo.lineage(model, recipes)}
+    return digest({name: plain(replace(recipes[name], seed=0, order_seed=None)) for name in made})
+
+
+@cache
+def _judging(page: str, claim: str) -> str:
+    """Digest of the cells of a page that judge a claim: what they hand to its predicate."""
+    return digest([source_digest(cell) for cell in judging(find_notebook(page), claim)])
+
+
+def _given(page: str, profile: str) -> Mapping[str, Any]:
+    experiments = _plan(profile)["experiments"]
+    return next((run.get("parameters", {}) for run in experiments if run["notebook"] == page), {})
+
+
+@cache
+def _plan(profile: str) -> dict[str, Any]:
     path: Path = provenance.project_root() / "notebooks" / "profiles" / f"{profile}.yml"
-    return list(yaml.safe_load(path.read_text(encoding="utf-8"))["experiments"])
+    return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def code_of_rule(function: Callable[..., Any]) -> dict[str, str]:

@@ -12,7 +12,6 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +22,16 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 from traitlets.config import Config
 
-from provlab import provenance, zoo
+from provlab import provenance
 from provlab.errors import ParameterError, ProvlabError, one_line
 from provlab.files import atomic_file, digest
 from provlab.processes import LARGE_PAGES, starting_with
-from provlab_study.publishing.experiment import STUDY_RUN
 from provlab_study.publishing.page import arrange
 from provlab_study.publishing.parameters import checked
 from provlab_study.publishing.reach import reached
+from provlab_study.publishing.results import STUDY_RUN
+from provlab_study.publishing.source import code_of
 
-CHAPTERS = Path(str(resources.files("provlab_study")))
 FINISHES = "run.finish()"  # the call with which an experiment leaves its records
 # what nbformat raises on a file that is no notebook
 _BROKEN = (nbformat.ValidationError, nbformat.reader.NotJSONError)
@@ -63,12 +62,7 @@ def stamp(path: Path, parameters: Mapping[str, Any], inputs: str = "") -> str:
     code = code_of(notebook)
     # an experiment judges its own claims; what is none shows those of all
     library = reached(code, {path.stem} if FINISHES in code else None)
-    return digest([cells, dict(parameters), library, provenance.versions(), inputs, zoo.current_draw()])
-
-
-def code_of(notebook: nbformat.NotebookNode) -> str:
-    """Code of all cells."""
-    return "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    return digest([cells, dict(parameters), library, provenance.versions(), inputs, provenance.draw()])
 
 
 def stamp_of(page: Path) -> str | None:

@@ -1,18 +1,19 @@
 """The claims as a table for the book."""
 
 import html
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from provlab.plots import style
 from provlab.plots.style import require
 from provlab_study.publishing.claims import same_records, words
-from provlab_study.publishing.confirmation import LEVEL, SHARE, Confirmation, Frozen
+from provlab_study.publishing.confirmation import FRESH, LEVEL, SHARE, Confirmation, Frozen, Row, confirms, passed_by
 from provlab_study.publishing.evidence import (
     BAR_SET,
     EXPERIMENT_CHANGED,
     FAILS,
-    HELD,
     HOLDS,
     NOT_RUN,
     WITHIN_SPREAD,
@@ -64,8 +65,8 @@ def scoreboard_table(claims: Sequence[Mapping[str, Any]]) -> str:
     ----------
     claims
         Mappings with the keys id, status (one of `evidence.STATUSES`) and statement; `why` (a reason), `margin`,
-        `replicates`, `trained_once`, `same_records` and `link` (address of the page or cell that shows it) are used
-        where present.
+        `replicates`, `trained_once`, `fresh` (what fresh draws said), `same_records` and `link` (address of the page or
+        cell that shows it) are used where present.
 
     Raises
     ------
@@ -89,7 +90,7 @@ def _table_row(claim: Mapping[str, Any]) -> str:
     return (
         f'<tr class="{_class(status)}" id="claim-{anchor}"><th scope="row">{name}</th>'
         f'<td data-label="Status"><span class="status">{SIGNS[status][0]} {words(status)}</span>'
-        f"{_note(replicates)}{_note(once)}</td>"
+        f"{_note(replicates)}{_note(once)}{_note(claim.get('fresh'))}</td>"
         f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{_note(claim.get("why"))}'
         f"{_note(same_records(claim))}</td>"
         f'<td data-label="Published">{html.escape(_text(claim.get("published")))}</td>'
@@ -122,6 +123,7 @@ def _short_row(claim: Mapping[str, Any]) -> str:
         "Margin": claim.get("margin"),
         "Holds in": claim.get("replicates"),
         "Trained once": claim.get("trained_once"),
+        "Fresh draws": claim.get("fresh"),
         "Why": claim.get("why"),
         "Records": same_records(claim),
     }
@@ -135,42 +137,88 @@ def _short_row(claim: Mapping[str, Any]) -> str:
     )
 
 
-def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) -> str:
-    """Return what fresh draws of the whole study said of each claim: a row a claim, a column a draw, as HTML.
-
-    Where no rules are frozen, or no draw was judged, a paragraph says so.
-    """
+def confirmed_so_far(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) -> str:
+    """Return how many claims fresh draws of the whole study confirm, under which rules, as paragraphs of HTML."""
+    counts, n = sum(one.confirmed for one in confirmed.values()), len(confirmed)
     if frozen is None:
         return (
-            f"<p><strong>0 of {len(confirmed)} claims are confirmed.</strong> Their rules are not frozen: each status "
-            "below is that of one draw of the world, and another draw may give another status.</p>"
+            f"<p><strong>{counts} of {n} claims are confirmed.</strong> Their rules are not frozen: each status is "
+            "that of one draw of the world, and another draw may give another status.</p>"
         )
-    draws = sorted({row.draw for one in confirmed.values() for row in one.rows})
-    counts = sum(one.confirmed for one in confirmed.values())
+    draws = Counter(row.draw for one in confirmed.values() for row in one.rows if row.status != NOT_RUN)
+    fewest = next(k for k in range(1, FRESH + 1) if confirms(k, k))
     said = (
-        f"<p><strong>{counts} of {len(confirmed)} claims are confirmed</strong> on {len(draws)} fresh draws of the "
-        f"whole study, under rules that were frozen before ({frozen}): a claim is confirmed where it holds in more "
-        f"than {SHARE:.0%} of worlds, at the level {LEVEL:g}. Draws: {', '.join(map(str, frozen.draws))}.</p>"
+        f"<p><strong>{counts} of {n} claims are confirmed</strong> by fresh draws of the study, under rules that were "
+        f"frozen before ({frozen}): a claim is confirmed where it holds in more than {SHARE:.0%} of worlds, at the "
+        f"level {LEVEL:g}. It takes {fewest} draws at least.</p>"
     )
     if not draws:
         return said
-    head = "".join(f'<th scope="col">{draw}</th>' for draw in draws)
+    tried = [one for one in confirmed.values() if one.tried]
+    always, never = sum(one.held == one.tried for one in tried), sum(not one.held for one in tried)
+    return (
+        f"{said}<p>So far {' and '.join(f'draw {draw} judged {k}' for draw, k in sorted(draws.items()))} of them, "
+        f"{len(tried)} in all: {always} hold in each of their draws, {never} in none, {len(tried) - always - never} in "
+        "some.</p>"
+    )
+
+
+def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) -> str:
+    """Return what fresh draws of the whole study said of each claim: a row a claim, a column a draw, as HTML.
+
+    Where no rules are frozen, or no draw was judged, there is no table.
+    """
+    so_far = confirmed_so_far(confirmed, frozen)
+    if frozen is None:
+        return so_far
+    n = len(confirmed)
+    said = (
+        f"{so_far}<p>The draws {', '.join(map(str, frozen.draws))} confirm a claim that holds in 99% of worlds with "
+        f"probability {passed_by(0.99):.2f}, one that holds in 90% with {passed_by(0.9):.2f}, and one that holds in "
+        f"half of them with {passed_by(0.5):.2f}: of {n} claims of the last kind, {n * passed_by(0.5):.1f} on average. "
+        "What draws cannot show: the zoo is small, the same people wrote it and the rules, and all draws share "
+        "architectures, recipes and corpus.</p>"
+    )
+    draws = {row.draw for one in confirmed.values() for row in one.rows}
+    if not draws:
+        return said
+    head = "".join(f'<th scope="col">{draw}</th>' for draw in sorted(draws))
     body = "".join(
-        f'<tr><th scope="row">{html.escape(claim)}</th>'
-        + "".join(_drawn({row.draw: row.status for row in one.rows}.get(draw)) for draw in draws)
-        + f"<td>{'confirmed' if one.confirmed else 'not confirmed'}: {html.escape(str(one))}</td></tr>"
+        f'<tr><th scope="row"><a href="#claim-{(name := html.escape(claim))}">{name}</a></th>'
+        + "".join(_drawn({row.draw: row for row in one.rows}.get(draw)) for draw in sorted(draws))
+        + f"<td>{_together(one)}: {html.escape(str(one))}</td></tr>"
         for claim, one in confirmed.items()
     )
     return (
-        f'{said}<table class="provlab-draws"><thead><tr><th scope="col">Claim</th>{head}'
+        f"{said}<p>Each status that was judged opens.</p>"
+        f'<table class="provlab-draws"><thead><tr><th scope="col">Claim</th>{head}'
         f'<th scope="col">Together</th></tr></thead><tbody>{body}</tbody></table>'
+        + "".join(f"<p>Draw {draw}: {_cost(confirmed, draw)}.</p>" for draw in sorted(draws))
     )
 
 
-def _drawn(status: str | None) -> str:
+def _cost(confirmed: Mapping[str, Confirmation], draw: int) -> str:
+    """How long the pages of a draw ran that judged claims, and where its records come from."""
+    rows = [row for one in confirmed.values() for row in one.rows if row.draw == draw]
+    pages = {row.experiment: row.seconds for row in rows}
+    return (
+        f"{len(pages)} pages that ran {sum(pages.values()) / 60:,.0f} minutes one by one, "
+        f"beside others · {html.escape(made_by(map(asdict, rows)))}"
+    )
+
+
+def _together(one: Confirmation) -> str:
+    return "confirmed" if one.confirmed else "open" if one.open else "not confirmed"
+
+
+def _drawn(row: Row | None) -> str:
     """One claim on one draw; a rule settled after a look at draw 0 was settled before any of these."""
-    status = HOLDS if status in HELD else status or NOT_RUN
-    return f'<td class="{_class(status)}"><span class="status">{SIGNS[status][0]} {words(status)}</span></td>'
+    status = NOT_RUN if row is None else HOLDS if row.holds else row.status
+    said = f'<span class="status">{SIGNS[status][0]} {words(status)}</span>'
+    if row and row.ours:
+        margin = f"; margin: {row.margin}" if row.margin else ""
+        said = f"<details><summary>{said}</summary>{html.escape(row.ours + margin)}</details>"
+    return f'<td class="{_class(status)}">{said}</td>'
 
 
 def history(claims: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from provlab.inference import pvalues
-from provlab_study.publishing.evidence import HOLDS, NOT_RUN, WITHIN_SPREAD, ClaimStatus, judge, read
+from provlab_study.publishing.evidence import FAILS, HOLDS, NOT_RUN, WITHIN_SPREAD, ClaimStatus, judge, read
+from provlab_study.shared.calibration import too_few_copies
 
 PER = {"block": "per block", "pair": "aggregated"}
 
@@ -66,6 +67,7 @@ def behaves_like_pvalue(
     the bar is within its spread. The estimate alone does not decide, since of so many sizes at 0.001 some are
     above twice the level by chance. Intervals above the level itself are named. The tests of uniformity compare with
     copies in which gate and up are relabelled independently, and are read together with Holm's correction, at `level`.
+    With fewer copies than any of them needs to reject, what does not fail is left open.
     """
     rows = read(Uniformity, uniformity)
     bases = [row for row in rows if row.models == "bases"]
@@ -75,7 +77,7 @@ def behaves_like_pvalue(
     if not kin:
         return ClaimStatus(NOT_RUN, "", "no related pair was run: a test that finds nothing is no test")
     n_texts, fewest = len({row.text for row in rows}), min(row.n_pairs for row in bases)
-    finest = len(rows) / (1 + min(row.n_copies for row in rows))
+    few = too_few_copies(min(row.n_copies for row in rows), len(rows), level, "n_copies")
     adjusted = pvalues.holm(np.log10([row.ks_p for row in rows]))
     rejected = [_named(row) for row, p in zip(rows, adjusted, strict=True) if p <= np.log10(level)]
     columns = ["place", "level", "actual", "low", "high"]
@@ -106,7 +108,6 @@ def behaves_like_pvalue(
     )
     problems = [
         (n_texts < texts, f"only {n_texts} texts, fewer than {texts}"),
-        (finest > level, f"too few copies for any of {len(rows)} tests to reject at {level:g}"),
         (bool(rejected), f"not uniform: {', '.join(rejected)}"),
         (bool(too_large), f"actual size over {at_most:g} times its level: {'; '.join(too_large)}"),
         (bool(idle), f"actual size below {at_least:g} times its level, as of a dead test: {'; '.join(idle)}"),
@@ -120,6 +121,8 @@ def behaves_like_pvalue(
     why = f"no actual size is above {at_most:g} times its level, and none of {len(rows)} tests of uniformity rejects"
     worst = _size(sizes.loc[sizes["times"].idxmax()])
     verdict = replace(judge(ours, why, problems), margin=f"largest for its level: {worst}; bar {at_most:g} times")
+    if few and verdict.status != FAILS:
+        return ClaimStatus(NOT_RUN, "", few)
     if verdict.status == HOLDS and fewest < min_pairs:
         return ClaimStatus(NOT_RUN, "", f"only {fewest} pairs of bases, fewer than {min_pairs}")
     if verdict.status == HOLDS and near:

@@ -3,6 +3,7 @@
 Their p-values share activations and are not independent: Holm's correction is read, never Fisher's aggregate.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -57,11 +58,27 @@ class BlockMap:
         The smallest log10 p that a pair of blocks can reach.
     units : mapping
         ``(i, j)`` -> the matching of their hidden units.
+    silent : mapping
+        ``(i, j)`` -> why this pair of blocks could not be tested, for each that could not.
     """
 
     log10_p: NDArray[np.float64]
     floor: float
     units: Mapping[tuple[int, int], UnitMap] = field(repr=False)
+    silent: Mapping[tuple[int, int], str] = field(default_factory=dict, repr=False)
+
+    def found_in_words(self, a: str, b: str, level: float = 0.01) -> str:
+        """How many blocks of b match a block of a, and how many pairs could not be tested at all."""
+        found, n = (self.holm <= np.log10(level)).any(axis=0).sum(), self.log10_p.shape[1]
+        if not self.silent:
+            return f"{found} of {n} blocks of {b} match a block of {a}."
+        reason = Counter(self.silent.values()).most_common(1)[0][0]
+        if len(self.silent) == self.log10_p.size:
+            return f"No block of {b} could be tested against one of {a}: {reason}."
+        return (
+            f"{found} of {n} blocks of {b} match a block of {a}; of {self.log10_p.size} pairs of blocks "
+            f"{len(self.silent)} could not be tested: {reason}."
+        )
 
     @cached_property
     def holm(self) -> NDArray[np.float64]:
@@ -116,15 +133,17 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
         A model has no gated MLP, or the tokenizers have too few tokens of the text in common.
     """
     log10_p = np.zeros((a.anatomy.n_blocks, b.anatomy.n_blocks))
-    units, floors = {}, []
+    units, floors, silent = {}, [], {}
     width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
     for pair, result in all_pairs_of_blocks("phi_match", a, b, options, store=store, progress=progress).items():
         log10_p[pair] = result.log10_p
         floors.append(result.reach)
+        if result.reach == 0:
+            silent[pair] = result.why or "nothing could have come out"
         if result.matching is not None:
             by_gate, by_up = _of_all(result.matching, result.detail.without or [])
             units[pair] = UnitMap(by_gate, by_up, width)
-    return BlockMap(log10_p, min(floors), units)
+    return BlockMap(log10_p, min(floors), units, silent)
 
 
 def _of_all(matching: NDArray[np.int64], without: Sequence[int]) -> NDArray[np.int64]:

@@ -48,6 +48,7 @@ def curve(
                 axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
             axis.set_minor_formatter(NullFormatter())
     style.value_grid(axes)
+    figure.draw_without_rendering()  # limits and layout are made then, and heights follow from them
     heights = axes.transData.transform(list(ends.values()))[:, 1] * 72 / figure.dpi
     for i, (name, shift) in enumerate(zip(ends, _apart(heights, 1.6 * style.SMALL) - heights, strict=True)):
         axes.annotate(

@@ -8,7 +8,6 @@ distribution as it was. So PERMTEST with phi = -||theta1 - theta2||_2 must give 
 Source: paper, Section 3.1, Example 1.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,7 +115,7 @@ def train_pairs(
     )
 
 
-def equivariance_gap(n_networks: int = 100, *, seed: int, steps: int = 200) -> float:
+def equivariance_gap(n_networks: int, *, seed: int) -> float:
     """Train renumbered starts and renumber trained networks: how far apart are the two?
 
     Definition 2 says that they are the same network, here exactly so, since gradient descent draws no
@@ -130,8 +129,8 @@ def equivariance_gap(n_networks: int = 100, *, seed: int, steps: int = 200) -> f
     network, generator = TwoLayers(16), torch.Generator().manual_seed(seed)
     task, (start,) = network.task(n_networks, generator), network.start(n_networks, generator)
     order = torch.randperm(network.hidden_units, generator=generator)
-    (trained_after,) = gradient_descent(network, (start[:, order],), task, steps, 0.05)
-    (trained,) = gradient_descent(network, (start,), task, steps, 0.05)
+    (trained_after,) = gradient_descent(network, (start[:, order],), task, 200, 0.05)
+    (trained,) = gradient_descent(network, (start,), task, 200, 0.05)
     return float((trained_after - trained[:, order]).abs().max())
 
 
@@ -140,21 +139,13 @@ def phi_l2(theta1: NDArray[np.float64], theta2: NDArray[np.float64]) -> NDArray[
     return np.asarray(-np.sqrt(((theta1 - theta2) ** 2).sum(axis=(1, 2))))
 
 
-def permtest_pairs(
-    pairs: NetworkPairs,
-    statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]] = phi_l2,
-    *,
-    n_permutations: int = 99,
-    seed: int,
-) -> PairTests:
-    """PERMTEST over permutations of the hidden units, for every pair.
+def permtest_pairs(pairs: NetworkPairs, *, n_permutations: int, seed: int) -> PairTests:
+    """PERMTEST of phi_l2 over permutations of the hidden units, for every pair.
 
     Parameters
     ----------
     pairs
         From `train_pairs`.
-    statistic
-        As `phi_l2`: from both networks of each pair to ``(n_pairs,)``, larger where they are more alike.
     n_permutations
         T, drawn for each pair on its own.
     seed
@@ -169,11 +160,11 @@ def permtest_pairs(
         raise InputError(f"n_permutations is {n_permutations}; it must be at least 1")
     rng = np.random.default_rng(seed)
     n_pairs, hidden_units, _ = pairs.theta1.shape
-    observed = statistic(pairs.theta1, pairs.theta2)
+    observed = phi_l2(pairs.theta1, pairs.theta2)
     orders = rng.permuted(np.tile(np.arange(hidden_units), (n_permutations, n_pairs, 1)), axis=2)
     # pi(theta1) of every pair, (n_pairs, m, d + 1), one permutation at a time
     copies = (np.take_along_axis(pairs.theta1, order[:, :, None], axis=1) for order in orders)
-    permuted = np.stack([statistic(copy, pairs.theta2) for copy in copies], axis=1)
+    permuted = np.stack([phi_l2(copy, pairs.theta2) for copy in copies], axis=1)
     return PairTests(p=p_value(observed, permuted), observed=observed, permuted=permuted)
 
 

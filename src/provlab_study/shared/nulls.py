@@ -1,10 +1,9 @@
 """Null plots: what p-values of independent pairs look like, and what two groups of raw values do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from provlab.plots import style
@@ -86,31 +85,6 @@ def _histogram(axes: Axes, series: Mapping[str, NDArray[np.float64]]) -> None:
         )
     axes.axhline(1.0, color=style.MUTED, linewidth=0.8)
     axes.set(xlim=(0, 1), ylim=(0, None), xlabel="p", ylabel="density", box_aspect=0.9)
-
-
-@styled
-def agreement(x: ArrayLike, y: ArrayLike, *, xlabel: str, ylabel: str, caption: str = "", noun: str = "pair") -> Figure:
-    """Draw two log10 p of the same things against each other as -log10 p, with the line on which they agree.
-
-    Parameters
-    ----------
-    x, y
-        log10 p, ``(n,)`` each.
-    noun
-        What a point is.
-    """
-    a, b = np.asarray(x, dtype=float).ravel(), np.asarray(y, dtype=float).ravel()
-    figure = style.canvas(style.HALF_WIDTH, style.HALF_WIDTH)
-    axes = figure.add_subplot()
-    both = -np.concatenate([a, b])
-    ends = np.array([both.min(), both.max()]) + np.array([-1, 1]) * 0.04 * max(np.ptp(both), 1e-12)
-    axes.plot(ends, ends, color=style.MUTED, linewidth=0.8, zorder=1)
-    axes.plot(-a, -b, "o", color=style.INDEPENDENT, markersize=3, alpha=0.7, markeredgewidth=0)
-    axes.set(xlim=ends, ylim=ends, xlabel=xlabel, ylabel=ylabel, aspect="equal")
-    style.value_grid(axes)
-    gap = float(np.abs(a - b).max())
-    text = f"Each of {a.size} points is one {noun}; on the line both agree. Largest difference {gap:.2g}."
-    return Figure(figure, f"{caption} {text}".strip(), f"Scatter of {ylabel} against {xlabel}. {text}")
 
 
 @styled
@@ -198,41 +172,3 @@ def _overlap(values: Mapping[str, NDArray[np.float64]]) -> str:
     low, high = max(dependent.min(), independent.min()), min(dependent.max(), independent.max())
     within = int(((dependent >= low) & (dependent <= high)).sum())
     return f"the groups overlap: {within} of {dependent.size} dependent values lie among the independent ones."
-
-
-@styled
-def correlation_matrix(
-    matrix: ArrayLike, labels: Sequence[str], band: tuple[float, float], *, caption: str = ""
-) -> Figure:
-    """Draw correlations (of block p-values, say), with those outside the null band framed.
-
-    Parameters
-    ----------
-    matrix
-        ``(k, k)``, symmetric, ones on the diagonal.
-    band
-        The interval in which all correlations lie together under independence.
-    """
-    full = np.asarray(matrix, dtype=float)
-    k = len(labels)
-    (low, high), below = band, np.tri(k, k=-1, dtype=bool)
-    outside = below & ~((full >= low) & (full <= high))
-    figure = style.canvas(min(3.6, 1.2 + 0.4 * k), 4.2)
-    axes = figure.add_subplot()
-    shown = axes.imshow(np.ma.masked_array(full, ~below), cmap="RdBu_r", vmin=-1, vmax=1)
-    for i, j in np.argwhere(below):
-        if k <= 8:
-            color = "white" if abs(full[i, j]) > 0.6 else style.INK
-            axes.text(j, i, f"{full[i, j]:.2f}", ha="center", va="center", fontsize=style.SMALL, color=color)
-    for i, j in np.argwhere(outside):
-        axes.add_patch(Rectangle((j - 0.46, i - 0.46), 0.92, 0.92, fill=False, edgecolor="black", linewidth=1.4))
-    axes.set_xticks(range(k), labels, rotation=90 if k > 5 else 0)
-    axes.set_yticks(range(k), labels)
-    axes.set(xlim=(-0.5, k - 1.5), ylim=(k - 0.5, 0.5))  # the first row and the last column hold nothing
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
-    figure.colorbar(shown, ax=axes, shrink=0.8, label="correlation").outline.set_visible(False)
-    framed = " (framed)" if outside.any() else ""
-    counts = f"{int(below.sum())} correlations, {int(outside.sum())} outside"
-    text = f"{counts} the null band from {low:.2f} to {high:.2f}{framed}."
-    return Figure(figure, f"{caption} {text}".strip(), f"Matrix of correlations. {text}")

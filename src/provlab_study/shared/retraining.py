@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import InputError
-from provlab.inference import pvalues
 from provlab.running.predictions import next_token_log_probs
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
@@ -111,28 +110,3 @@ def as_views(activations: tuple[NDArray[np.float32], NDArray[np.float32]], token
 def reference(source: str, options: Options, *, allow_pickle: bool = False) -> GateAndUp:
     """Run the model that retrained blocks are compared with over the text of the options."""
     return PhiMatch().prepare(Model.open(source, allow_pickle=allow_pickle), options)
-
-
-# How many units agree ----------------------------------------------------------------------------------------
-
-
-def paper_log10_p_of_share(share: float, n: int) -> float:
-    """Return phi_MATCH's log10 p by the paper's two-sided t tail, where the two matchings agree on a share of n units.
-
-    They are random on the others: Spearman's correlation is then that share, up to chance.
-    """
-    return pvalues.log10_p_t(_distance(share, n), n)
-
-
-def share_of_log10_p(log10_p: float, n: int) -> float:
-    """Return the share of n units whose agreement gives a published p: the inverse of `paper_log10_p_of_share`."""
-    low, high = 0.0, 1.0
-    while high - low > 1e-6:
-        middle = (low + high) / 2
-        low, high = (middle, high) if paper_log10_p_of_share(middle, n) > log10_p else (low, middle)
-    return low
-
-
-def _distance(share: float, n: int) -> int:
-    """Return Spearman's distance, which is even, at the correlation nearest to `share`."""
-    return 2 * round((1 - share) * (n * (n * n - 1) // 6) / 2)

@@ -8,11 +8,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from provlab.modeldiff.comparison import BothDirections, total_variation
+from provlab.kept import ArrayCache
+from provlab.modeldiff import pipeline
+from provlab.modeldiff.comparison import TERMS, BothDirections, total_variation
 from provlab.modeldiff.diagnostics import NotConverged, converged
+from provlab.modeldiff.pipeline import SequenceModel
+from provlab.modeldiff.report import ratio_text
 from provlab.modeldiff.representative import Direction, Draws, within
 from provlab.modeldiff.sampler import Samples
-from provlab.zoo.toy import is_valid
+from provlab.zoo.toy import DIGITS, LENGTH, MODULUS, is_valid
 from provlab_study.publishing.published import published_table, scalar
 
 WIDTH = 0.01  # of a bin of NLL (nats per token); ranges begin and end at multiples of it
@@ -73,23 +77,27 @@ def by_loss(compared: BothDirections) -> BothDirections:
 
 
 def repeated(run: Callable[[int], T], n: int) -> tuple[list[T], int]:
-    """Results of `n` runs that converged, numbered from 0 on, and how many did not, at most as many.
+    """Results of the first `n` runs that converge among `2 * n`, numbered from 0 on, and how many did not.
 
-    Raises
-    ------
-    NotConverged
-        More runs than `n` did not converge.
+    Where more do not converge, fewer than `n` results come back: that is a finding on the models, and no reason to lose
+    what else was measured.
     """
     results: list[T] = []
-    for number in range(2 * n + 1):
+    refused = 0
+    for number in range(2 * n):
         try:
             results.append(run(number))
         except NotConverged:
-            if number - len(results) == n:
-                raise
+            refused += 1
         if len(results) == n:
             break
-    return results, number + 1 - n
+    return results, refused
+
+
+def covered(repeats: Sequence[Mapping[str, Any]], exact: Any) -> list[str]:
+    """In which share of repeats the interval of each term holds the exact value, in words; nothing where none is."""
+    held = [(np.array(row["low"]) <= exact) & (exact <= np.array(row["high"])) for row in repeats]
+    return [f"{share:.0%}" for share in np.mean(held, axis=0)] if held else [""] * len(TERMS)
 
 
 def unweighted(samples: Samples, z: Range) -> Draws:
@@ -136,6 +144,65 @@ def generations_table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         }
         for row in rows
     )
+
+
+def n_valid() -> int:
+    """How many valid sequences there are, of all: digits that add up to a multiple of the modulus."""
+    sums = np.ones(1, dtype=np.int64)  # sequences by their sum
+    for _ in range(LENGTH):
+        sums = np.convolve(sums, np.ones(DIGITS, dtype=np.int64))
+    return int(sums[::MODULUS].sum())
+
+
+def surely_valid(
+    models: Sequence[SequenceModel], written: Sequence[Draws], kept: ArrayCache, shares: Sequence[float], *, seed: int
+) -> pd.DataFrame:
+    """Compare two models that write hardly anything but valid sequences, by what they wrote.
+
+    Z runs between two quantiles of the loss of A's valid sequences. What draws say of the number of valid inputs stands
+    beside the known one, `n_valid`.
+
+    Parameters
+    ----------
+    models, written
+        A and B, and the draws of each.
+    kept
+        Where losses are kept.
+    shares
+        The two quantiles.
+    seed
+        Of the bootstrap over chains.
+    """
+    of_a = written[0]
+    low, high = np.quantile(of_a.nll[is_valid(of_a.tokens)], shares)
+    z = (float(low), float(np.nextafter(max(high, low), np.inf)))
+    (a, b), (of_a, of_b) = models, (draws.within(z) for draws in written)
+    sides = (
+        Direction.from_draws(of_a, pipeline.judged(b, of_a.tokens, kept), "A", z),
+        Direction.from_draws(of_b, pipeline.judged(a, of_b.tokens, kept), "B", z),
+    )
+    compared = BothDirections(sides[0], sides[1], z)
+    found = compared.summary(seed=seed)
+    rows = []
+    for model, draws, side, extent, log10 in zip(
+        models, written, sides, (found.extent_a, found.extent_b), found.log10_inputs, strict=True
+    ):
+        valid = is_valid(draws.tokens)
+        number = float(np.exp(draws.log_weight[valid]).sum())
+        rows.append(
+            {
+                "inputs of": model.name,
+                "valid": f"{valid.mean():.3%}",
+                "valid inputs, by its draws": f"{number:,.0f}",
+                "NLL, Z": f"{z[0]:.4f} to {z[1]:.4f}",
+                "inputs in Z": "none" if log10 is None else f"{10**log10:,.0f}",
+                "D, 1% to 99%": " to ".join("unknown" if end is None else f"{end:+.4f}" for end in extent),
+                "in R3": f"{side.common_share:.1%}",
+            }
+        )
+    table = pd.DataFrame(rows)
+    table["ratio by numbers of inputs"] = [ratio_text(found.by_count), ""]
+    return table
 
 
 def convergence(runs: Sequence[Sequence[Samples]], names: Sequence[str]) -> pd.DataFrame:

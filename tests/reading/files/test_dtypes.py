@@ -14,6 +14,8 @@ from provlab.reading.files.dtypes import exact_from
         ({"bfloat16"}, "bfloat16", True),
         ({"float16"}, "bfloat16", False),
         ({"bfloat16"}, "float16", False),
+        ({"float16"}, "float64", True),
+        ({"float32"}, "float64", True),
         ({"float64"}, "float32", False),
         ({"bfloat16", "float32"}, "float32", False),
         (set(), "float32", False),

@@ -212,12 +212,13 @@ def test_descendants_are_attacked_and_strangers_framed_each_with_the_loss_of_its
 
     monkeypatch.setattr(measure, "made", made)
     monkeypatch.setattr(measure, "_compared", lambda *_: [])
-    monkeypatch.setattr(measure, "loss", lambda checkpoint, _: f"loss of {checkpoint.source}")
+    monkeypatch.setattr(measure, "loss", lambda checkpoint, text: f"loss of {checkpoint.source} on {text}")
     rows, framing = [AttackRow.read("T2", "kept")], [AttackRow.read("align@origin", "framing")]
-    measure.run(rows, [family], ["phi_u"], Store(tmp_path / "store"), steps={}, n_trained=0, framing=framing, seed=0)
+    how = {"steps": {}, "n_trained": 0, "framing": framing, "seed": 0, "text": "words"}
+    measure.run(rows, [family], ["phi_u"], Store(tmp_path / "store"), **how)
     assert attacked == {
-        "T2": (family.tune, f"loss of {family.tune}"),
-        "align@origin": (family.stranger, f"loss of {family.stranger}"),
+        "T2": (family.tune, f"loss of {family.tune} on words"),
+        "align@origin": (family.stranger, f"loss of {family.stranger} on words"),
     }
 
 

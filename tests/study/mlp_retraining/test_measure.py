@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from random_students import INPUTS, N_UNITS, TOKENS, Read, compare, student
+from scipy import stats
 
 from provlab.inference import allowing, pvalues
 from provlab.statistics.phi_match import GateAndUp
@@ -93,3 +94,17 @@ def test_the_first_error_is_the_one_below_which_all_pass():
     assert row["strangers, smallest log10 p"] == -0.7
     lost = measure.frontier_table(points.assign(phi_match=measure.BAR)).iloc[0]
     assert pd.isna(lost["phi_MATCH from error"])
+
+
+def test_shares_and_p_values():
+    t = 0.5 * np.sqrt(254 / 0.75)  # of a correlation of one half; reference: Student's t by scipy
+    assert measure.paper_log10_p_of_share(0.5, 256) == pytest.approx(np.log10(2 * stats.t.sf(t, 254)), abs=0.01)
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(100):  # half agree, wherever they stand
+        places, up = rng.permutation(256), np.arange(256)
+        up[places[:128]] = rng.permutation(up[places[:128]])
+        drawn.append(pvalues.spearman(np.arange(256), up).paper_log10_p)
+    assert measure.paper_log10_p_of_share(0.5, 256) == pytest.approx(np.mean(drawn), abs=1.0)
+    for share in (0.05, 0.3, 0.5, 0.9):
+        log10_p = measure.paper_log10_p_of_share(share, 11_008)
+        assert measure.share_of_log10_p(log10_p, 11_008) == pytest.approx(share, abs=1e-4)

@@ -47,7 +47,7 @@ def test_precision_and_recall_cover_what_all_inputs_have(tmp_path):
         truth.append((good[counted].mean(), good[counted].sum() / good.sum()))
     hits = []
     for seed in range(60):
-        table = scored(tmp_path / "a.csv", seed)
+        table = scored(tmp_path / f"{seed}.csv", seed)
         for row, (precision, recall) in zip(table.itertuples(), truth, strict=True):
             hits.append((row.low <= precision <= row.high, row.recall_low <= recall <= row.recall_high))
     rates = np.mean(hits, axis=0)
@@ -71,3 +71,11 @@ def test_the_file_is_read_as_people_leave_it(tmp_path):
     frame.drop(columns="times").to_csv(path, index=False)
     with pytest.raises(InputError, match="the column times is missing"):
         annotation.read(path)
+
+
+def test_a_file_with_scores_is_never_written_over(tmp_path):
+    path = tmp_path / "file.csv"
+    scored(path, 1)
+    kept = path.read_bytes()
+    annotation.write(path, drawn(2), lambda tokens: [str(row[0]) for row in tokens], n=40, seed=2)
+    assert path.read_bytes() == kept

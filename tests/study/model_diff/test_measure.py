@@ -110,13 +110,44 @@ def test_inputs_stand_in_the_window_of_their_difference_and_none_twice():
     assert list(table["window"]) == ["-1.50 to -1.00", "-1.00 to -0.60", "", "-0.60 to 0.60", "0.60 to 1.00"]
 
 
-def test_a_look_is_said_to_find_what_has_words():
+def test_a_look_is_said_to_find_what_has_words_and_a_second_training_is_no_change():
     rows = [
         {"plant": plant, "text has the topic": has, "look": look, "found": found, "cpu_s": 1.26}
-        for plant, has in (("refuse", True), ("refuse", False), ("4 bits", True))
-        for look, found in (("KL", has), ("diff", True))
+        for plant, has in (("refuse", True), ("refuse", False), ("again", True), ("4 bits", True))
+        for look, found in (("KL", None if plant == "4 bits" else has), ("diff", plant != "again"))
+        if (plant, look) != ("again", "KL")
     ]
     table = measure.peers_table(pd.DataFrame(rows).assign(tokens=256, date="2026-11-29"))
-    assert list(table["planted"]) == ["refuse", "refuse, topic not in the text", "4 bits"]
-    assert list(table["KL"]) == ["found (1.3 s)", "missed (1.3 s)", "– (1.3 s)"]
-    assert list(table["diff"]) == ["found (1.3 s)", "found (1.3 s)", "– (1.3 s)"]
+    assert list(table["planted"]) == ["refuse", "refuse, topic not in the text", "again", "4 bits"]
+    assert list(table["KL"]) == ["found (1.3 s)", "missed (1.3 s)", "–", "– (1.3 s)"]
+    assert list(table["diff"]) == ["found (1.3 s)", "found (1.3 s)", "nothing found (1.3 s)", "found (1.3 s)"]
+
+
+def test_the_papers_ladders_are_those_of_its_settings():
+    assert [measure.published_ladder(name) for name in ("sizes", "long", "generations")] == [
+        pytest.approx(ends) for ends in ((10**-1.25, 10**-2), (10**-1.3, 10**-3.5), (1.0, 10**-6))
+    ]
+    assert measure.rungs("generations", 4) == pytest.approx((1.0, 1e-2, 1e-4, 1e-6))
+
+
+def test_the_reach_of_disagreement_is_that_of_19_in_20_inputs():
+    """A's inputs have D from N(-1, 0.5): a twentieth lies below -1.82; B's from N(0.5, 0.5): above 1.32."""
+    a, b = comparison((2.0, 3.0), -1.0, n=8000).a, comparison((2.0, 3.0), -0.5, n=8000).b
+    row = measure.reach("sizes", ["small", "large"], BothDirections(a, b, (2.0, 3.0)), seed=0)
+    assert row["of_a"] == pytest.approx(1.822, abs=0.04)
+    assert row["of_b"] == pytest.approx(1.322, abs=0.04)
+    assert row["times"][1] < 1.822 / 1.322 < row["times"][2]
+    assert row["times"][2] - row["times"][1] < 0.15
+
+
+def test_a_ladder_that_could_not_be_laid_has_its_reason_alone():
+    climbed = {
+        "comparison": "sizes", "ladder": "ours", "length": 25, "temperatures": [None, 0.1], "exponent": [0.0, 0.4],
+        "steps": 9, "swaps": [0.3], "taken": [None, 0.8], "trips": 1.0, "rhat": 1.01, "worth": 200.0, "nll": 3.0,
+        "error": "", "log10_inputs": 52.1,
+    }  # fmt: skip
+    refused = {"comparison": "long", "ladder": "ours", "length": 100, "error": "41 temperatures are needed"}
+    table = measure.ladder_table([climbed, refused])
+    assert list(table["gate"]) == ["log10 of inputs in Z: 52.10", "41 temperatures are needed"]
+    assert list(table["fewest moves taken"]) == ["80.0%", ""]
+    assert list(measure.swaps_by_exponent([climbed, refused])) == ["sizes, ours"]

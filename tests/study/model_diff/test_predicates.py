@@ -90,6 +90,17 @@ def of_chain(measurements, world, exponent):
     return [row for row in measurements["chains"] if (row["world"], row["exponent"]) == (world, exponent)]
 
 
+def reach(pair, of_a, of_b):
+    times = of_a / of_b
+    numbers = {"of_a": of_a, "of_b": of_b, "times": [times, times - 0.1, times + 0.1]}
+    return {"pair": pair, "models": ["small", "large"], "effective": [500.0, 90.0]} | numbers
+
+
+def scored(term, precision, recall):
+    ends = {"low": precision - 0.1, "high": precision + 0.1, "recall_low": recall - 0.1, "recall_high": recall + 0.1}
+    return {"term": term, "scored": 40, "precision": precision, "recall": recall} | ends
+
+
 REPEATS = {
     "model": "small",
     "nll": 0.4,
@@ -116,6 +127,9 @@ MEASUREMENTS = {
     "repetition": [REPEATS],
     "domains": {"code_side": 0.9, "prose_side": 0.3, "gap": [0.6, 0.5, 0.7], "accuracy": 0.85}
     | {"code_rise": [0.2, 0.1, 0.3], "prose_rise": [0.12, 0.07, 0.17]},
+    "reach": [reach("sizes", 1.5, 1.0), reach("long", 0.9, 0.6), reach("two seeds", 1.0, 1.05)],
+    "annotations": [scored("PD_AB", 0.4, 0.35), scored("PA_AB", 0.5, 0.65), scored("PD_BA", 0.8, 0.75)],
+    "scored_by": "people",
     "sides": copies(),
     "sweep": [],
     "chains": of_chains(),
@@ -456,6 +470,11 @@ PLANTS = [
         "own exponent",
     ),
     ("D12", "no number", put("sides", 2, "below_b", value=[NAN] * 3), FAILS, "no value"),
+    ("D14", "as far on both sides", update("reach", 0, **reach("sizes", 1.0, 1.0)), FAILS, "reach of"),
+    ("D14", "two seeds as well", update("reach", 2, **reach("two seeds", 1.5, 1.0)), FAILS, "of two seeds"),
+    ("D14", "few draws", update("reach", 1, effective=[500.0, 9.0]), NOT_RUN, "equal draws"),
+    ("D15", "scored by a program", put("scored_by", value="labels"), NOT_RUN, "nobody has scored"),
+    ("D15", "people prefer the smaller", update("annotations", 2, **scored("PD_BA", 0.4, 0.35)), FAILS, ""),
 ]
 
 

@@ -14,6 +14,7 @@ def test_copies_differ_by_their_noise_alone(models, tmp_path):
     base = Checkpoint.open(models["base"])
     suspects = measure.suspects(base, tmp_path, [0.01], 2, "", [str(models["stranger"])], seed=3)
     assert [suspect.kind for suspect in suspects.values()] == ["noise", "noise", "stranger"]
+    assert list(suspects)[2] == "stranger stranger"  # a folder by its name
     first, second = (Checkpoint.open(suspect.source) for suspect in list(suspects.values())[:2])
     for name in base.tensor_names[:3]:
         noise = [(copy.tensor(name) - base.tensor(name)).numpy() for copy in (first, second)]

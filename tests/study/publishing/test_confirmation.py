@@ -11,6 +11,7 @@ from provlab_study.publishing.confirmation import (
     Row,
     confirmations,
     judged_on,
+    passed_by,
     read_table,
     write_table,
 )
@@ -21,7 +22,7 @@ FROZEN = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I4": "four"})
 
 
 def row(claim="I1", draw=5, status="holds", rule="one"):
-    return Row(claim, draw, status, "0.051", "far", rule, "b" * 40, "a machine", "2026-01-02")
+    return Row(claim, draw, status, "0.051", "far", rule, "exchangeability", 12.5, "b" * 40, "a machine", "2026-01-02")
 
 
 def rows(*statuses):
@@ -62,6 +63,19 @@ def test_confirmed_is_more_than_half_of_all_worlds(statuses, confirmed):
     assert Confirmation(rows(*statuses)).confirmed == confirmed
 
 
+@pytest.mark.parametrize(
+    ("statuses", "still_open"),
+    [([], True), (["holds"] * 4, True), (["holds"] * 5, False), (["holds", "fails"], False), ([NOT_RUN], False)],
+)
+def test_a_claim_is_open_while_the_draws_that_are_left_can_confirm_it(statuses, still_open):
+    assert Confirmation(rows(*statuses)).open == still_open
+    assert not Confirmation((), changed=True).open
+
+
+def test_what_five_draws_can_show():
+    assert [round(passed_by(share), 3) for share in (0.5, 0.9, 1.0)] == [0.031, 0.59, 1.0]
+
+
 def test_a_claim_whose_rule_changed_has_no_rows(tmp_path):
     table = [row(draw=draw) for draw in range(5)] + [row("I4", draw, rule="four") for draw in range(5)]
     as_it_was = confirmations(FROZEN, table, {"I1": "one", "I4": "four"})
@@ -97,18 +111,20 @@ def experiment(draw):
         "draw": draw,
         "commit": "b" * 40,
         "machine": "a machine",
+        "seconds": 12.5,
         "finished": "2026-01-02",
     }
 
 
-def test_only_a_fresh_draw_under_the_frozen_rules_is_judged(tmp_path):
+def test_a_fresh_draw_is_judged_by_the_rules_that_are_as_they_were_frozen(tmp_path):
     fresh = FROZEN.draws[0]
     store = Results(tmp_path)
     store.put_experiment("exchangeability", experiment(fresh))
     now = dict(FROZEN.rules)
     assert judged_on(store, FROZEN, now) == [row(draw=fresh)]
-    with pytest.raises(InputError, match="the rules of I4 are not those frozen on 2026-01-01"):
-        judged_on(store, FROZEN, {**now, "I4": "laxer"})
+    assert judged_on(store, FROZEN, {**now, "I4": "laxer"}) == [row(draw=fresh)]
+    with pytest.raises(InputError, match="no claim whose rule is the one that was frozen on 2026-01-01"):
+        judged_on(store, FROZEN, {**now, "I1": "laxer"})
     store.put_experiment("exchangeability", experiment(0))
     with pytest.raises(InputError, match="holds records of the draws 0; one of the fresh ones is asked for"):
         judged_on(store, FROZEN, now)

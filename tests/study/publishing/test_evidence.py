@@ -34,6 +34,21 @@ def test_one_value_is_judged_by_its_side_and_tells_its_margin():
     assert judged(np.nan).status == FAILS
 
 
+@pytest.mark.parametrize(
+    ("value", "interval", "at", "words"),
+    [
+        (0.99985, (0.99975, 0.99992), 0.9995, "0.99985 (95% interval 0.99975 to 0.99992), 0.00035 above"),
+        (1.1097, (1.061, 1.158), 1.2, "1.11 (95% interval 1.061 to 1.158), 0.09 below"),
+        (0.0, (0.0, 0.073), 0.01, "0 (95% interval 0 to 0.073), 0.01 below"),
+        (-863.4, None, -30, "-863.4, 833.4 below"),
+        (12.0004, None, 12, "12.0004, 0.0004 above"),
+        (3e-9, None, 1.0, "3e-09, 1 below"),
+    ],
+)
+def test_a_value_is_written_as_finely_as_its_distance_from_the_bar(value, interval, at, words):
+    assert words in judged(value, at=at, interval=interval).margin
+
+
 def test_replicates_must_be_beyond_the_bar_by_more_than_their_spread():
     safe = judged(-17.0, -18.0, -17.5, -16.5, -18.5)
     assert (safe.status, safe.replicates) == (HOLDS, "5 of 5")

@@ -12,10 +12,12 @@ from provlab import machine, provenance
 from provlab.errors import CheckpointError, InputError, ParameterError
 from provlab_study.exchangeability.predicates import permtest_uniform
 from provlab_study.publishing.evidence import OldRecordsError, read
-from provlab_study.publishing.experiment import INJECTED, STUDY_RUN, Footer, begin
+from provlab_study.publishing.experiment import INJECTED, begin
 from provlab_study.publishing.judgement import truth
+from provlab_study.publishing.marks import UNDECIDED
 from provlab_study.publishing.own import in_words
-from provlab_study.publishing.results import Results
+from provlab_study.publishing.results import STUDY_RUN, Results
+from provlab_study.publishing.shown import Footer
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
 VALUES = {"profile": "own", "models": ["a", "b"], "seed": 3, "scale": 1.0, "quick": False}
@@ -61,7 +63,7 @@ def test_a_draw_moves_the_seed_of_a_notebook_in_its_cells_and_its_record(results
     assert cells["seed"] == run.seed == 1_200_003
     assert capsys.readouterr().out == "tree: seed 1200003, profile own, draw 12\n"
     run.finish()
-    record = Results(results / "own", own=True).experiment("tree")
+    record = Results(results / "draw-12" / "own", own=True).experiment("tree")
     assert (record["draw"], record["seed"]) == (12, 1_200_003)
 
 
@@ -134,7 +136,16 @@ def test_a_page_about_ones_own_models_says_first_what_was_found_of_them(tmp_path
     seen = run.shown("Table", [1, 2], lambda row: row > 0)
     summary = run.summary(None, (None, "Of the zoo."), (seen, "All rows are positive."))
     text, about = summary._repr_mimebundle_()
-    assert about == {"lead": None, "own": ["All rows are positive."]}
+    assert about == {"lead": None, "own": ["With mine, mine-too: All rows are positive."]}
+    assert run.found("Of mine, 3 are found.") == "Of mine, 3 are found."
+    assert run.summary(None)._repr_mimebundle_()[1]["own"] == ["Of mine, 3 are found."]
+    run.answers.clear()
+    assert run.summary(None)._repr_mimebundle_()[1]["own"] == ["Nothing was measured of mine, mine-too."]
+    run.found(told := "/mine (A) and /mine-too (B): A writes other things")  # folders are called by their names, once
+    text_of_found, about_found = run.summary(None, (seen, told))._repr_mimebundle_()
+    assert about_found["own"] == ["mine (A) and mine-too (B): A writes other things"]
+    assert text_of_found["text/markdown"] == "- mine (A) and mine-too (B): A writes other things"
+    run.answers.clear()
     assert text["text/markdown"].startswith("- All rows are positive.\n\n<details><summary>Not tried in this run")
     monkeypatch.setenv(STUDY_RUN, "stamp")
     study = begin("tree", namespace(profile="smoke"))
@@ -147,7 +158,8 @@ def test_answers_of_other_questions_stand_first(tmp_path, monkeypatch, models):
     assert run.found(result) is result
     study = run.study([models["base"], models["tuned"]], ["phi_u"])
     _, about = run.summary(None, (None, "Of the zoo."))._repr_mimebundle_()
-    assert about["own"] == [result.card().answer, in_words(study)]
+    answer = result.card().answer.replace(models["base"], "base").replace(models["tuned"], "tuned")
+    assert about["own"] == [answer, in_words(study)]
 
 
 def test_a_study_in_which_a_model_cannot_be_opened_ends_the_page(tmp_path, monkeypatch, models):
@@ -258,6 +270,22 @@ def test_a_table_without_rows_says_nothing_and_a_sentence_may_repeat_its_numbers
     run = begin("exchangeability", namespace())
     assert truth(run.shown("Pairs found", [], lambda row: False)) is None
     assert truth(run.shown("Pairs found", [0])) is True
+
+
+@pytest.mark.parametrize(
+    ("rows", "every", "some"),
+    [
+        ([True, UNDECIDED], UNDECIDED, True),
+        ([False, UNDECIDED], False, UNDECIDED),
+        ([UNDECIDED], UNDECIDED, UNDECIDED),
+        (["a name", True], True, True),
+    ],
+)
+def test_a_row_that_decides_nothing_neither_bears_out_a_sentence_nor_denies_it(rows, every, some):
+    run = begin("exchangeability", namespace())
+    shown = [run.shown("Pairs found", rows, lambda row: row, some=one) for one in (False, True)]
+    assert [truth(each) for each in shown] == [every, some]
+    assert [each.seen for each in shown] == ["Pairs found: False" if holds is False else "" for holds in (every, some)]
 
 
 @pytest.mark.parametrize("holds", [True, False, 3 > 2, [True], ["partly"]])

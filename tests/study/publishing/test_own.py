@@ -58,6 +58,8 @@ def test_a_study_in_words_names_pairs_outcomes_and_the_strongest(models):
     assert words.startswith("Of the 3 pairs of base, tuned, stranger: 1 by order alone (base and tuned), 2 ")
     assert ". The strongest evidence is that of base and tuned, by phi_u: log10 p -" in words
     assert "Holm over 3 tests, family-wise error at most 0.01" in words
+    unrelated = in_words(provlab.study([models["base"], models["stranger"]], statistics=["phi_u"]))
+    assert ". No test rejects; the smallest p is that of base and stranger, by phi_u: log10 p -" in unrelated
 
 
 DECLARED = {

@@ -1,14 +1,17 @@
 """Parameters: read from the cell as Python, given as text by their type, refused in one line."""
 
 import re
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from small_notebooks import write
 
 from provlab.errors import ParameterError
 from provlab_study.publishing import runner
-from provlab_study.publishing.parameters import assigned, checked, kinds_of, parameters_of
+from provlab_study.publishing.parameters import assigned, check_needs, checked, kinds_of, parameters_of
 
+NOTEBOOKS = Path(__file__).parents[3] / "notebooks"
 CELL = (
     'profile: str = "default"  # label\n'
     'attacks: list[str] = ["split=3", "a=b"]  # each NAME or NAME=SIZE, such as "noise=0.1"\n'
@@ -182,3 +185,66 @@ def test_a_notebook_that_git_did_not_fetch_names_the_command_that_does(tmp_path)
     path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
     with pytest.raises(ParameterError, match="it is a pointer of Git LFS, not the file itself: run git lfs pull"):
         checked(path, {"seed": 1})
+
+
+NEEDS = """from math import prod  # of a module that is loaded
+import provlab_study
+run = provlab_study.begin("page", globals())
+twice = 2 * len(second)
+run.require(len(first) == twice, "two models in first for each in second")
+opened = [Network.open(name) for name in first]
+run.require(all(opened), "networks that open")
+first = opened or first
+run.require(prod(sizes) == 6, "sizes of six in all")
+run.require(first[9], "ten models")
+sizes += [1000]
+run.require(prod(sizes) > 100, "large sizes")
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "needs"),
+    [
+        ({}, ""),
+        ({"first": ["a", "b", "c"]}, "page needs two models in first for each in second"),
+        ({"second": ["c", "d"]}, "page needs two models in first for each in second"),
+        ({"sizes": [2, 2]}, "page needs sizes of six in all"),
+    ],
+)
+def test_what_a_page_requires_of_its_parameters_alone_is_asked_without_a_kernel(tmp_path, values, needs):
+    """What reads anything else, or fails, is left to the kernel, as `opened` and `first` behind it."""
+    parameters = 'first: list[str] = ["a", "b"]\nsecond: list[str] = ["c"]\nsizes: list[int] = [2, 3]'
+    path = write(tmp_path / "page.ipynb", NEEDS, parameters=parameters)
+    with pytest.raises(ParameterError, match=f"^{needs}$") if needs else nullcontext():
+        check_needs(path, values)
+
+
+OWN = ["/a", "/b", "/c"]
+NEEDED = {
+    "attack_lab": ({"families": OWN}, "four models in each of families"),
+    "calibration": ({"bases": [*OWN, "/d", "/e"]}, "an even number of independent models"),
+    "distillation": ({"bases": OWN[:2], "tunes": OWN}, "for each of tunes its base"),
+    "olmo_seeds": ({"runs": OWN[:2], "reruns": OWN[:2]}, "two models in runs for each model in reruns"),
+    "pruning_forensics": ({"parents": OWN[:2], "children": OWN}, "one parent for all children, or one for each"),
+    "robust_null": ({"bases": [*OWN, "/d", "/e"]}, "an even number of models that share nothing"),
+    "encoders_and_fused": (
+        {
+            "encoder": "/a", "classifier": "/b", "other_encoders": ["/c"],
+            "fused": "/a", "fused_tuned": "/b", "other_fused": ["/c"],
+        },
+        "each model once",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_pages_that_need_more_than_some_models_refuse_before_a_kernel_starts(name):
+    path, (values, needs) = NOTEBOOKS / f"{name}.ipynb", NEEDED[name]
+    check_needs(path, {})
+    with pytest.raises(ParameterError, match=f"{name} needs .*{needs}"):
+        check_needs(path, values)
+
+
+def test_a_toy_of_more_than_ten_tokens_is_refused_before_a_kernel_starts(models):
+    with pytest.raises(ParameterError, match="toy_modulo30 needs models of ten tokens"):
+        check_needs(NOTEBOOKS / "toy_modulo30.ipynb", dict.fromkeys(("small", "large", "third"), str(models["base"])))

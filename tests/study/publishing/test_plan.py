@@ -16,8 +16,9 @@ from provlab import zoo
 from provlab.errors import ParameterError, ProvlabError, ZooError
 from provlab_study.publishing import plan as plan_module
 from provlab_study.publishing import runner
-from provlab_study.publishing.plan import Plan, run_plan, zoo_models
+from provlab_study.publishing.plan import Plan, run_plan
 from provlab_study.publishing.results import Results
+from provlab_study.publishing.source import zoo_models
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_a_plan_runs_once_and_then_is_up_to_date(plan, project, executed):
 def test_an_experiment_whose_records_are_gone_runs_again(plan, project, executed, monkeypatch):
     write(project / "notebooks" / "tree.ipynb", "run.finish()")
     stored = set()
-    monkeypatch.setattr(plan_module, "is_stored", lambda name, profile, stamp: (name, profile) in stored)
+    monkeypatch.setattr(plan_module.Results, "has", lambda store, name, stamp: (name, store.root.name) in stored)
     run_plan(plan, project / "book", say=str)
     executed.clear()
     assert run_plan(plan, project / "book", say=str) == 2  # and what reads it

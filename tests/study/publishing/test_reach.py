@@ -13,7 +13,7 @@ from provlab_study.publishing import reach
 
 NOTEBOOKS = Path(provlab.__file__).parents[2] / "notebooks"
 #: pages on where two models disagree, and those that offer it or plan it
-DIFFERENCES = {"audit", "how_it_scales", "iglm", "model_diff", "plagiarism", "toy_modulo30", "two_models"}
+DIFFERENCES = {"audit", "how_it_scales", "model_diff", "plagiarism", "public_cases", "toy_modulo30", "two_models"}
 EVERY = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
 SHOWS_ALL = {"scoreboard", "status", "what_failed"}
 

@@ -3,10 +3,11 @@
 import importlib
 import sys
 import textwrap
+from dataclasses import replace
 
 import pytest
 
-from provlab import statistics
+from provlab import statistics, zoo
 from provlab_study.publishing import claims, rules
 
 RULE = """
@@ -158,12 +159,40 @@ def test_a_claims_words_bars_and_budgets_count(monkeypatch):
     assert rules.rule_digest({**claim, "statement": claim["statement"] + " mostly"}, "default") != before
     assert rules.rule_digest({**claim, "predicate": {**claim["predicate"], "smallest": 0.5}}, "default") != before
     assert rules.rule_digest({**claim, "settled": {"rule": "a word about its history"}}, "default") == before
-    monkeypatch.setattr(rules, "_plan", lambda profile: [{"notebook": "exchangeability", "parameters": {"n_pairs": 3}}])
-    rules._budgets.cache_clear()
+    monkeypatch.setattr(
+        rules, "_plan", lambda profile: {"experiments": [{"notebook": "exchangeability", "parameters": {"n_pairs": 3}}]}
+    )
+    caches = (rules._budgets, rules._recipes, rules._judging)
+    for cache in caches:
+        cache.cache_clear()
     try:
         assert rules.rule_digest(claim, "default") != before
     finally:
-        rules._budgets.cache_clear()
+        for cache in caches:
+            cache.cache_clear()
+
+
+def test_how_models_are_made_and_what_is_handed_to_the_predicate_count(monkeypatch):
+    """Of the models that the page names, and their ancestors; the draw moves seeds, and no rule."""
+    claim = next(claim for claim in claims.load_claims() if claim["id"] == "I22")
+    recipes = zoo.families("default")
+    cells = rules.judging(rules.find_notebook("pruning_forensics"), "I22")
+    assert len(cells) == 1
+
+    def told(cells=cells, **changed):
+        made = {name: replace(recipe, **changed.get(name.replace("-", "_"), {})) for name, recipe in recipes.items()}
+        monkeypatch.setattr(zoo, "families", lambda edition: made)
+        monkeypatch.setattr(rules, "judging", lambda path, claim: cells)
+        rules._recipes.cache_clear()
+        rules._judging.cache_clear()
+        return rules.rule_digest(claim, "default")
+
+    before = told()
+    assert told([f"{cells[0]}  # a comment"], spruce={"seed": 100_011}, toy_large={"steps": 1}) == before
+    assert told(spruce={"steps": 1}) != before
+    assert told([f"{cells[0]}\nmore = 1"]) != before
+    rules._recipes.cache_clear()
+    rules._judging.cache_clear()
 
 
 def test_every_claim_has_a_rule():

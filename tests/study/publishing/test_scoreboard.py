@@ -10,9 +10,19 @@ import pytest
 from PIL import Image
 
 from provlab.errors import InputError
-from provlab_study.publishing.claims import load_claims
-from provlab_study.publishing.confirmation import Confirmation, Frozen, Row
-from provlab_study.publishing.scoreboard import claims_in_short, fresh_draws, history, made_by, scoreboard_table, tiles
+from provlab.plots import legible
+from provlab_study.publishing.claims import load_claims, words
+from provlab_study.publishing.confirmation import Confirmation, Frozen, Row, of_study
+from provlab_study.publishing.evidence import STATUSES
+from provlab_study.publishing.scoreboard import (
+    claims_in_short,
+    confirmed_so_far,
+    fresh_draws,
+    history,
+    made_by,
+    scoreboard_table,
+    tiles,
+)
 
 BOOK = Path(__file__).parents[3] / "book"
 
@@ -78,10 +88,28 @@ def test_readme_says_what_its_pictures_show():
     assert "there is none" in heatmap["Title"]  # no mistake, as "they mirror each other" says
 
 
+def test_readme_says_what_fresh_draws_said():
+    """Word for word as the front page, whose sentences are computed from the table of fresh draws."""
+    said = confirmed_so_far(of_study(), Frozen.read()).split("</p>")
+    words = " ".join(README.read_text(encoding="utf-8").split())
+    for paragraph in filter(None, said):
+        assert html.unescape(re.sub("<[^>]+>", "", paragraph)) in words
+
+
 def test_readme_pictures_hold_the_claims_that_there_are():
+    """Those of the last whole run; the README names each that came since."""
     shown = Image.open(BOOK / "_assets" / "readme" / "scoreboard.png").text["Description"]
     ids = re.findall(r"([IDO]\d+) ", shown)
-    assert ids == [claim["id"] for claim in load_claims()]
+    words = " ".join(README.read_text(encoding="utf-8").split())
+    since = re.search(r"claims? \(([IDO\d, ]+)\) came since", words)
+    assert sorted(ids + (since[1].split(", ") if since else [])) == sorted(claim["id"] for claim in load_claims())
+
+
+def test_the_picture_of_all_claims_can_be_read(pictures):
+    """Whatever the statuses: the longest words for one stand beside each statement."""
+    longest = max(STATUSES, key=lambda status: len(words(status)))
+    judged = [{"id": row["id"], "statement": row["statement"], "status": longest} for row in load_claims()]
+    assert legible.faults(pictures["scoreboard"](judged, made_by(EXPERIMENTS)).figure) == []
 
 
 def test_scoreboard_counts_and_says_each_status(pictures):
@@ -144,15 +172,37 @@ def test_fresh_draws_stand_by_claim_and_draw():
     }
     confirmed = {
         claim: Confirmation(
-            tuple(Row(claim, n, one, "", "", "", "", "", "") for n, one in zip(draws, of, strict=False))
+            tuple(
+                Row(
+                    claim,
+                    n,
+                    one,
+                    "0.8 < 1",
+                    ".2 below",
+                    "",
+                    f"page_of_{claim}",
+                    90.0,
+                    "a" * 40,
+                    "one CPU",
+                    "2026-01-02",
+                )
+                for n, one in zip(draws, of, strict=False)
+            )
         )
         for claim, of in statuses.items()
     }
     table = fresh_draws(confirmed, frozen)
-    assert "<strong>1 of 2 claims are confirmed</strong> on 5 fresh draws" in table
+    assert "<strong>1 of 2 claims are confirmed</strong> by fresh draws" in table
     assert "(2026-01-01, commit aaaaaaaaa)" in table
+    assert f"draw {max(draws)} judged 1" in table
+    assert "2 in all: 1 hold in each of their draws, 0 in none, 1 in some." in table
+    assert "It takes 5 draws at least." in table
+    assert table.count("</summary>0.8 &lt; 1; margin: .2 below</details>") == 9
+    assert f"<p>Draw {draws[0]}: 2 pages that ran 3 minutes one by one, beside others · one CPU · commit" in table
+    assert "holds in half of them with 0.03: of 2 claims of the last kind, 0.1 on average" in table
     first, second = re.findall(r'<tr><th scope="row">(.*?)</tr>', table)
     assert first.count("✓ holds") == 5  # its rule was settled before these draws
+    assert first.startswith('<a href="#claim-I1">I1</a>')
     assert first.endswith("<td>confirmed: holds in 5 of 5 fresh draws</td>")
     assert [second.count(word) for word in ("✓ holds", "✗ fails", "≈ within its spread", "– not run")] == [2, 1, 1, 1]
     assert second.endswith("<td>not confirmed: holds in 2 of 4 fresh draws</td>")

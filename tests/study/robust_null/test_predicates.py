@@ -126,5 +126,10 @@ def test_a_stranger_far_out_fails(chance):
 def test_too_little_is_said(chance):
     assert "only 1 texts" in judge(chance, texts=2).why
     assert "only 45 pairs of bases, fewer than 700" in judge(chance, "default").why
-    assert "too few copies" in judge([replace(row, n_copies=199) for row in chance]).why
+    few = judge([replace(row, n_copies=199) for row in chance], at_most=4.0)
+    assert few.status == "not run"
+    assert "199 joint copies let none of 4 tests reject at 0.01: it takes 399 (n_copies)" in few.why
+    assert judge([replace(row, n_copies=399) for row in chance], at_most=4.0).status == "holds"
+    refuted = [replace(row, smallest=-9.0, n_copies=199) for row in chance]
+    assert judge(refuted, at_most=4.0).status == "fails"  # what refutes the claim needs no copies
     assert judge([row for row in chance if row.models == "tree"]).status == "not run"

@@ -15,7 +15,7 @@ from provlab.statistics.model import Model
 from provlab.statistics.options import Options
 from provlab.statistics.phi_match import PhiMatch
 from provlab.statistics.text import cut
-from provlab_study.shared.block_map import block_map
+from provlab_study.shared.block_map import BlockMap, block_map
 
 HIDDEN, BLOCKS = 96, 4
 KEPT_BLOCKS, KEPT_UNITS = [0, 2, 3], 60
@@ -136,3 +136,16 @@ def test_a_model_without_gates_is_refused(family, options, tmp_path):
     GPT2LMHeadModel(GPT2Config(vocab_size=50, n_embd=24, n_layer=1, n_head=2, n_positions=32)).save_pretrained(tmp_path)
     with pytest.raises(NotComparableError, match="needs a gated MLP, which GPT2LMHeadModel"):
         block_map(family[0]["parent"], Model.open(str(tmp_path)), options)
+
+
+@pytest.mark.parametrize(
+    ("silent", "said"),
+    [
+        ((), "1 of 2 blocks of b match a block of a."),
+        (((0, 0), (0, 1)), "1 of 2 blocks of b match a block of a; of 4 pairs of blocks 2 could not be tested: alike."),
+        (((0, 0), (0, 1), (1, 0), (1, 1)), "No block of b could be tested against one of a: alike."),
+    ],
+)
+def test_a_block_that_could_not_be_tested_is_not_said_to_match_none(silent, said):
+    blocks = BlockMap(np.array([[0.0, -0.1], [0.0, -9.0]]), -20.0, {}, dict.fromkeys(silent, "alike"))
+    assert blocks.found_in_words("a", "b") == said

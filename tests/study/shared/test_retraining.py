@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 from random_students import INPUTS, N_UNITS, TOKENS, compare, student, views
-from scipy import stats
 
 from provlab.errors import InputError, NotComparableError
-from provlab.inference import pvalues
 from provlab.statistics.options import Options
 from provlab_study.shared import retraining
 from provlab_study.shared.students import Settings
@@ -38,20 +36,6 @@ def test_other_tokens_are_refused():
     activations = student().activations(INPUTS)
     with pytest.raises(NotComparableError, match="cut the text differently"):
         compare(retraining.as_views(activations, TOKENS), retraining.as_views(activations, TOKENS + 1), 0, Options())
-
-
-def test_shares_and_p_values():
-    t = 0.5 * np.sqrt(254 / 0.75)  # of a correlation of one half; reference: Student's t by scipy
-    assert retraining.paper_log10_p_of_share(0.5, 256) == pytest.approx(np.log10(2 * stats.t.sf(t, 254)), abs=0.01)
-    rng, drawn = np.random.default_rng(0), []
-    for _ in range(100):  # half agree, wherever they stand
-        places, up = rng.permutation(256), np.arange(256)
-        up[places[:128]] = rng.permutation(up[places[:128]])
-        drawn.append(pvalues.spearman(np.arange(256), up).paper_log10_p)
-    assert retraining.paper_log10_p_of_share(0.5, 256) == pytest.approx(np.mean(drawn), abs=1.0)
-    for share in (0.05, 0.3, 0.5, 0.9):
-        log10_p = retraining.paper_log10_p_of_share(share, 11_008)
-        assert retraining.share_of_log10_p(log10_p, 11_008) == pytest.approx(share, abs=1e-4)
 
 
 def test_a_model_is_opened_retrained_and_compared(models, text):

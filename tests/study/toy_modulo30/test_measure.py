@@ -1,5 +1,7 @@
 """Steps of the page on the toy, against sums over all inputs of a made-up space and against hand-made draws."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from provlab.modeldiff.comparison import BothDirections, from_enumeration
 from provlab.modeldiff.diagnostics import NotConverged
 from provlab.modeldiff.representative import Direction, Draws
 from provlab.modeldiff.sampler import Samples
+from provlab.zoo.toy import is_valid
 from provlab_study.toy_modulo30 import measure
 
 RNG = np.random.default_rng(7)
@@ -14,6 +17,10 @@ A = RNG.gamma(4, 0.5, 20_000).astype(np.float32)
 B = (A + RNG.normal(0, 0.1, len(A))).clip(0).astype(np.float32)
 VALID = RNG.random(len(A)) < 0.3
 Z = (0.8, 1.93)
+
+
+def test_all_valid_sequences_are_counted():
+    assert measure.n_valid() == 3_785_821  # of which the paper draws its training sequences (Appendix C)
 
 
 def test_the_range_is_of_the_valid_inputs_and_ends_on_the_grid():
@@ -98,5 +105,34 @@ def test_runs_that_do_not_converge_are_left_out_and_counted():
         return number
 
     assert measure.repeated(run, 4) == ([1, 2, 4, 5], 2)
-    with pytest.raises(NotConverged):
-        measure.repeated(lambda number: run(0), 4)
+    assert measure.repeated(lambda number: run(3 - number % 4), 4) == ([2, 1, 2, 1], 3)  # of 3, 2, 1, 0, 3, 2, 1
+    # a world in which short runs do not converge is no reason to lose the page
+    assert measure.repeated(lambda number: run(0), 4) == ([], 8)
+
+
+def test_coverage_is_said_by_term_and_left_out_where_no_run_converged():
+    rows = [{"low": [0.9, 0, 0, 0], "high": [1.1, 1, 1, 0.1]}, {"low": [0.9, 0, 0, 0], "high": [1.1, 1, 0.1, 0.1]}]
+    assert measure.covered(rows, np.array([1, 0.5, 0.5, 0.5])) == ["100%", "100%", "50%", "0%"]
+    assert measure.covered([], np.ones(4)) == [""] * 4
+
+
+def test_toys_that_write_valid_sequences_only_are_compared_by_their_draws(monkeypatch):
+    """Each of 400 draws stands for 3,785,821 / 400 inputs; A loses 0.01 nats against B on each of them, and B to A."""
+    rng = np.random.default_rng(0)
+    tokens = rng.integers(0, 10, (20_000, 8))
+    tokens = tokens[is_valid(tokens)][:400]
+    nll, weight = rng.uniform(1.8, 1.9, 400), np.full(400, np.log(3_785_821 / 400))
+    draws = Draws(tokens, nll, weight, np.arange(400) % 20, 20)
+    monkeypatch.setattr(measure.pipeline, "judged", lambda model, tokens, kept: within_z(draws, tokens) + 0.01)
+    models = [SimpleNamespace(name="small"), SimpleNamespace(name="large")]
+    table = measure.surely_valid(models, [draws, draws], None, (0.0, 1.0), seed=0)
+    assert list(table["valid"]) == ["100.000%"] * 2
+    assert list(table["valid inputs, by its draws"]) == ["3,785,821"] * 2
+    assert list(table["D, 1% to 99%"]) == ["-0.0100 to -0.0100", "+0.0100 to +0.0100"]
+    assert table["ratio by numbers of inputs"][0].startswith("1.00 : 0.00")
+
+
+def within_z(draws, tokens):
+    """Losses of these rows, which are all of the draws' in their order."""
+    assert len(tokens) == len(draws)
+    return draws.nll

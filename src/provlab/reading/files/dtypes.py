@@ -41,7 +41,8 @@ def itemsize(dtype: str) -> int:
 def exact_from(dtypes: Collection[str], wider: str) -> str | None:
     """Return the one dtype that tensors have, where `wider` holds each of their numbers; None else."""
     (stored,) = dtypes if len(dtypes) == 1 else ("",)
-    return stored if stored == wider or (stored in ("bfloat16", "float16") and wider == "float32") else None
+    narrower = {"float32": ("bfloat16", "float16"), "float64": ("bfloat16", "float16", "float32")}
+    return stored if stored == wider or stored in narrower.get(wider, ()) else None
 
 
 def values(content: NDArray[np.uint8], dtype: str) -> NDArray[Any]:

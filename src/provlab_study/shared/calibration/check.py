@@ -235,6 +235,17 @@ def too_many_small(
     ]
 
 
+def too_few_copies(copies: int, n_tests: int, level: float, parameter: str) -> str:
+    """Say that so few copies let none of so many tests reject at a level, after Holm's correction; empty where they do.
+
+    With ``n`` copies no p-value is below ``1 / (n + 1)``. Too few leave a claim open, and do not refute it: `parameter`
+    sets how many are drawn.
+    """
+    needed = math.ceil(round(n_tests / level, 6)) - 1
+    told = f"{copies} joint copies let none of {n_tests} tests reject at {level:g}: it takes {needed} ({parameter})"
+    return told if copies < needed else ""
+
+
 def too_few_small(what: str, log10_p: ArrayLike, *, groups: Sequence[Hashable] | None = None) -> list[tuple[bool, str]]:
     """Say of p-values that ought to be uniform whether hardly any is at or below 1/2: the test is dead.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from provlab.errors import CheckpointError, reason
 from provlab.reading.local import LocalFiles
 from provlab.reading.weights import WeightFiles
-from provlab_study.one_seed.replay import Layer
+from provlab_study.public_cases.replay import Layer
 
 _VECTOR, _WIDTH, _HIDDEN = 1280, 512, 2048
 

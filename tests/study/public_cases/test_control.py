@@ -6,7 +6,7 @@ from safetensors.numpy import save_file
 
 from provlab.errors import CheckpointError
 from provlab.inference import pvalues
-from provlab_study.one_seed import layout, measure
+from provlab_study.public_cases import layout, one_seed
 
 
 def written(folder, seed, parent=None, without=""):
@@ -45,7 +45,7 @@ def test_draws_of_their_own_are_not_rejected_and_a_child_is(tmp_path):
     written(tmp_path / "3", 3)
     written(tmp_path / "child", 4, parent)
     networks = {name: layout.read_igfold(tmp_path / name) for name in ("1", "2", "3", "child")}
-    pairs = measure.pairs(networks)
+    pairs = one_seed.pairs(networks)
     holm = dict(zip([(pair.a, pair.b) for pair in pairs], pvalues.holm([pair.phi_u for pair in pairs]), strict=True))
     assert [names for names, log10_p in holm.items() if log10_p <= -2] == [("1", "child")]
     assert all(pair.units == 1024 for pair in pairs)
@@ -54,7 +54,7 @@ def test_draws_of_their_own_are_not_rejected_and_a_child_is(tmp_path):
 def test_norms_of_unrelated_networks_lie_near_one_direction(tmp_path):
     written(tmp_path / "1", 1)
     written(tmp_path / "2", 2)
-    figures = measure.figures_of(*(layout.read_igfold(tmp_path / name) for name in "12"))
+    figures = one_seed.figures_of(*(layout.read_igfold(tmp_path / name) for name in "12"))
     assert figures["cosine of norm weights"] > 0.97
     assert -1 <= figures["spread of attention"] <= 1
 

@@ -8,8 +8,8 @@ import torch
 from planted import Plant, put, update
 
 from provlab.errors import CheckpointError
-from provlab_study.one_seed import layout, measure, replay
-from provlab_study.one_seed.predicates import one_draw
+from provlab_study.public_cases import layout, one_seed, replay
+from provlab_study.public_cases.predicates import one_draw
 from provlab_study.publishing.evidence import FAILS, NOT_RUN
 
 SMALL = (
@@ -25,7 +25,7 @@ RULE = {"level": -12, "share": 0.5, "models": 3}
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(layout, "LAYERS", SMALL)
-    monkeypatch.setattr(measure, "LAYERS", SMALL)
+    monkeypatch.setattr(one_seed, "LAYERS", SMALL)
 
 
 def trained(atom, seed, own, parent=None, far=0.3):
@@ -47,9 +47,9 @@ def trained(atom, seed, own, parent=None, far=0.3):
 
 def judged(*models):
     named = {model.atom: model for model in models}
-    seeded = measure.seeded(named, range(8), 4)
-    kept = measure.kept(named, seeded[0].seed, 4)
-    controls = asdict(measure.controls(models[0], seeded[0].seed, range(8), 4))
+    seeded = one_seed.seeded(named, range(8), 4)
+    kept = one_seed.kept(named, seeded[0].seed, 4)
+    controls = asdict(one_seed.controls(models[0], seeded[0].seed, range(8), 4))
     return one_draw([asdict(row) for row in seeded], [asdict(row) for row in kept], controls, **RULE)
 
 
@@ -80,9 +80,9 @@ def test_models_of_no_seed_that_was_tried_fail_the_claim(small):
 def good(small):
     """Records of three models of one seed, and of the networks that are made beside them."""
     named = {atom: trained(atom, 5, own) for own, atom in enumerate("xyz")}
-    seeded = measure.seeded(named, range(8), 4)
-    controls = asdict(measure.controls(named["x"], 5, range(8), 4))
-    return [asdict(row) for row in seeded], [asdict(row) for row in measure.kept(named, 5, 4)], controls
+    seeded = one_seed.seeded(named, range(8), 4)
+    controls = asdict(one_seed.controls(named["x"], 5, range(8), 4))
+    return [asdict(row) for row in seeded], [asdict(row) for row in one_seed.kept(named, 5, 4)], controls
 
 
 def seed_42(records):
@@ -119,7 +119,7 @@ def test_what_cannot_fail_shows_nothing(plant, good):
 def test_without_the_packages_nothing_is_judged():
     verdict = one_draw([], [], None, **RULE)
     assert verdict.status == "not run"
-    assert "provlab run one_seed -p fetch=true" in verdict.why
+    assert "provlab run public_cases -p fetch=true" in verdict.why
 
 
 def test_a_card_draws_by_philox():

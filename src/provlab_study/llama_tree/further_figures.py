@@ -1,4 +1,4 @@
-"""The pictures of this chapter."""
+"""The pictures of five further tests: all pairs by each, and the unseen rows of two models."""
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,8 @@ LEVEL = 0.01  # at which a single test rejects
 
 
 @styled
-def by_test(frame: pd.DataFrame, tests: list[str]) -> Figure:
-    """Draw log10 p of all pairs, a row for each test: as the models stand, and in disguise.
+def by_test(frame: pd.DataFrame, tests: list[str], *, disguised: bool) -> Figure:
+    """Draw log10 p of all pairs, a row for each test: as the models stand and, if asked, in disguise.
 
     Parameters
     ----------
@@ -22,16 +22,17 @@ def by_test(frame: pd.DataFrame, tests: list[str]) -> Figure:
         Names of the rows, from the top.
     """
     figure = style.canvas(0.62 * len(tests) + 0.9)
-    left, right = figure.subplots(1, 2, sharey=True)
-    for axes, disguised in ((left, False), (right, True)):
+    shown = (False, True) if disguised else (False,)
+    (left, *_), *_ = drawn = figure.subplots(1, len(shown), sharey=True, squeeze=False)
+    for axes, hidden in zip(drawn[0], shown, strict=True):
         axes.axvline(-np.log10(LEVEL), color=style.MUTED, linewidth=0.8)
         axes.set_xscale("symlog", linthresh=10)
         axes.set_xlim(-0.6, 3000)
-        axes.set_title("second model in full disguise" if disguised else "as they stand", loc="left")
+        axes.set_title("second model in full disguise" if hidden else "as they stand", loc="left")
         axes.set_xlabel(r"$-\log_{10}\,p$")
         style.value_grid(axes, "x")
         for row, test in enumerate(tests):
-            own = frame[(frame["statistic"] == test) & (frame["disguised"] == disguised) & frame["log10_p"].notna()]
+            own = frame[(frame["statistic"] == test) & (frame["disguised"] == hidden) & frame["log10_p"].notna()]
             for dependent, color, marker, lane in (
                 (True, style.DEPENDENT, "o", -0.16),
                 (False, style.INDEPENDENT, "x", 0.16),
@@ -43,12 +44,12 @@ def by_test(frame: pd.DataFrame, tests: list[str]) -> Figure:
     left.invert_yaxis()
     counts = []
     for test in tests:
-        for disguised in (False, True):
-            rows = frame[(frame["statistic"] == test) & (frame["disguised"] == disguised)]
+        for hidden in shown:
+            rows = frame[(frame["statistic"] == test) & (frame["disguised"] == hidden)]
             related, others = (
                 rows.loc[rows["dependent"].eq(is_), "log10_p"] <= np.log10(LEVEL) for is_ in (True, False)
             )
-            where = "in disguise" if disguised else "as they stand"
+            where = "in disguise" if hidden else "as they stand"
             counts.append(
                 f"{style.word(test)} {where}: {related.sum()} of {len(related)} related pairs below {LEVEL:g}, "
                 f"{others.sum()} of {len(others)} independent ones"

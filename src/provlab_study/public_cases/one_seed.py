@@ -1,4 +1,4 @@
-"""The measurements of the case: all pairs by phi_U and phi_K, the seed of each model, what each kept of another."""
+"""Six models of one seed: all pairs by phi_U and phi_K, the seed of each model, what each kept of another."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from provlab.forest import fossils
 from provlab.inference import matching, pvalues
-from provlab_study.one_seed import replay
-from provlab_study.one_seed.layout import LAYERS, IgFold, PlmCs
+from provlab_study.public_cases import replay
+from provlab_study.public_cases.layout import LAYERS, IgFold, PlmCs
 
 
 class ReadNetwork(Protocol):

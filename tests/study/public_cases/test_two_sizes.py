@@ -2,8 +2,8 @@
 
 import pytest
 
-from provlab_study.iglm.measure import GERMLINES, germline
-from provlab_study.iglm.predicates import shared_inputs
+from provlab_study.public_cases.predicates import shared_inputs
+from provlab_study.public_cases.two_sizes import GERMLINES, germline
 
 RULE = {"length": 25, "share": 0.5, "least": 100}
 

@@ -1,4 +1,4 @@
-"""What the page keeps of a comparison, which its judgement reads back."""
+"""What the page keeps of the comparison of two sizes, which its judgement reads back."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,0 +1,1 @@
+"""Models of others that look alike: five accusations, six models of one initial draw, two sizes of one model."""
