@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from provlab.plots import style
@@ -43,9 +43,10 @@ def curve(
     for axis, log in ((axes.xaxis, logx), (axes.yaxis, logy)):
         if log:
             low, high = axis.get_view_interval()
-            if high < 20 * low:  # hardly a power of ten lies on it, and numbers of all places between would touch
-                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-                axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
+            if high < 100 * low:  # one power of ten may lie on it alone, and numbers of all places between would touch
+                two = high > 7 * low  # so far apart, two of 1, 2, 5 and 10 lie between
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if two else MaxNLocator(3))
+                axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False) if two else "{x:,.6g}")
             axis.set_minor_formatter(NullFormatter())
     style.value_grid(axes)
     figure.draw_without_rendering()  # limits and layout are made then, and heights follow from them
