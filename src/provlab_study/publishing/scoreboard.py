@@ -156,10 +156,10 @@ def confirmed_so_far(confirmed: Mapping[str, Confirmation], frozen: Frozen | Non
         return said
     tried = [one for one in confirmed.values() if one.tried]
     always, never = sum(one.held == one.tried for one in tried), sum(not one.held for one in tried)
+    judged = ", ".join(f"{k} on draw {draw}" for draw, k in sorted(draws.items()))
     return (
-        f"{said}<p>So far {' and '.join(f'draw {draw} judged {k}' for draw, k in sorted(draws.items()))} of them, "
-        f"{len(tried)} in all: {always} hold in each of their draws, {never} in none, {len(tried) - always - never} in "
-        "some.</p>"
+        f"{said}<p>So far {len(tried)} of them were judged ({judged}): {always} hold in each of their draws, "
+        f"{never} in none, {len(tried) - always - never} in some.</p>"
     )
 
 
