@@ -135,8 +135,8 @@ def diff(
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
     parameters |= {"prompts": len(prompts), "references": others, "mixed": tempers == (1.0,)}
     if identical([model.checkpoint for model in pair]):
-        return Difference.of_copies((one, other), z, parameters, gates)
-    openings = Openings.of(models, prompts, seed=seed)
+        return Difference.of_copies((one, other), z, parameters, gates, level)
+    openings = Openings.of(models, prompts, settings)
     words = {"tokens": _tokens_compared(models), "start": _start(pair, openings, len(prompts)), "z": "as given"}
     if not any(len(nll.start) for nll in openings.nlls[0]):
         words["without_start"] = f"{pair[0].nll.vocabulary:,}"
@@ -158,7 +158,7 @@ def diff(
     drawn = draw(models, openings, settings, kept, pieces=pieces, z=z, shares=shares)
 
     first, second = (weigh(side, openings, drawn.z, seed=seed) for side in drawn.sides)
-    plain = Openings.of(models, (), seed=seed)
+    plain = Openings.of(models, (), settings)
     return Difference(
         (one, other),
         drawn.z,
