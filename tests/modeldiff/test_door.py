@@ -196,6 +196,9 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     assert re.search(costs, decision["sentence"])
     assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]
     assert result["lines"]["A"][0]["nats"] > 0
+    first = max("AB", key=lambda side: result["lines"][side][0]["nats"])  # whose lines rank first
+    assert f"What {first} writes is less likely for {'BA'['AB'.index(first)]}" in decision["sentence"]
+    assert f"Of what {first} writes, the largest group" in decision["sentence"]
     assert result["groups"].keys() == {"A", "B", "text"}
     assert "of its pieces changes by more than 10%" in decision["sentence"]
     changed = [float(share) for share in result["text_changed"]]
@@ -294,7 +297,7 @@ def test_openings_come_from_a_chat_log_items_or_lines_and_each_is_followed(run, 
     status, out, error = run("diff", *pair, "--prompts", log, *few)
     assert (status, error) == (0, "")
     shown, result = " ".join(out.split()), json.loads(target.read_text())
-    assert "It follows one of 4 prompts of 5 that were given" in shown
+    assert "It follows one of 4 prompts of 5 that were given, all as often" in shown
     assert result["parameters"]["prompts"] == 5
     after = {line["example"]["after"] for side in "AB" for line in result["lines"][side]}
     assert after <= {
@@ -307,6 +310,26 @@ def test_openings_come_from_a_chat_log_items_or_lines_and_each_is_followed(run, 
     assert len(after) > 1
     assert result["text_loss_apart"]  # and the text was read too
     assert result["z_chosen"].endswith("what both models write")
+
+
+def test_a_report_behind_a_chat_log_is_verified(run, pair, tmp_path):
+    """JSON keeps the turns of a chat as lists, which the question takes as well."""
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(json.dumps(chat(("user", words))) for words in ("the model reads", "never why")))
+    few = ["--length", 6, "--sequences", 40, "--range", "2:9"]
+    assert run("diff", *pair, "--prompts", log, *few, "-o", tmp_path / "report")[::2] == (0, "")
+    status, out, error = run("verify", tmp_path / "report")
+    assert (status, error) == (0, ""), out
+
+
+@pytest.mark.parametrize(
+    "prompt", [{"role": "user", "content": "a"}, [{"role": "user", "content": "a"}], [], 5, ["ab"]]
+)
+def test_what_is_no_prompt_is_refused(pair, prompt):
+    with pytest.raises(InputError, match="a prompt is a text, or pairs of role and content, not "):
+        provlab.diff(*pair, **FEW, prompts=[prompt])
+    with pytest.raises(InputError, match="give one text as"):
+        provlab.diff(*pair, **FEW, prompts="the model")
 
 
 def test_a_comparison_behind_openings_is_that_of_each_opening_alone(pair):
@@ -344,7 +367,7 @@ def test_many_openings_and_few_sequences_are_about_as_many_as_asked_for(pair, n,
     ]
     found = provlab.diff(*pair, length=6, n=n, z=(2.0, 9.0), prompts=prompts, progress=0)
     assert [side["written"] for side in found.sides] == [written] * 2
-    some = f"{taken} prompts" if taken == 25 else f"{taken} prompts of 25 that were given"
+    some = f"{taken} prompts" if taken == 25 else f"{taken} prompts of 25 that were given, drawn by the seed"
     assert f"It follows one of {some}" in " ".join(found.assumptions())
 
 

@@ -21,6 +21,7 @@ from provlab.modeldiff.pipeline import Generation, SequenceModel
 from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Draws
 from provlab.modeldiff.tokens import Prompt, opening
+from provlab.report.card import cut
 
 _MOST, _CHAINS = 100, 2  # openings of a comparison, and chains behind each, of a sequence or more
 _SHOWN = 40  # characters of the beginning of an opening
@@ -55,6 +56,26 @@ def prompt_of(row: Mapping[str, Any], number: int) -> Prompt:
     if asked < 0:
         raise InputError(f"line {number}: no user speaks in its messages, so there is nothing to answer")
     return tuple((turn["role"], turn["content"]) for turn in turns[: asked + 1])
+
+
+def checked(prompts: Sequence[Any]) -> list[Prompt]:
+    """Return prompts as texts or pairs of role and content, which may come as lists, as JSON keeps them.
+
+    Raises
+    ------
+    InputError
+        They are one text, or one of them is neither.
+    """
+    if isinstance(prompts, str):
+        raise InputError("prompts are a list of openings; give one text as [text]")
+    return [prompt if isinstance(prompt, str) else _turns(prompt) for prompt in prompts]
+
+
+def _turns(prompt: Any) -> Prompt:
+    turns = prompt if isinstance(prompt, list | tuple) else [prompt]
+    if not turns or any(not isinstance(t, list | tuple) or list(map(type, t)) != [str, str] for t in turns):
+        raise InputError(f"a prompt is a text, or pairs of role and content, not {cut(repr(prompt), _SHOWN)}")
+    return tuple((role, content) for role, content in turns)
 
 
 def drawn(prompts: Sequence[Prompt], most: int, seed: int) -> list[Prompt]:
