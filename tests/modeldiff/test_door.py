@@ -371,6 +371,22 @@ def test_many_openings_and_few_sequences_are_about_as_many_as_asked_for(pair, n,
     assert f"It follows one of {some}" in " ".join(found.assumptions())
 
 
+@pytest.mark.parametrize("name", ["log.json", "log.ndjson", "log.txt"])
+def test_lines_of_json_are_known_by_what_they_are(run, pair, tmp_path, name):
+    """A chat log under another name was taken as a text: each line of JSON an opening."""
+    log, target = tmp_path / name, tmp_path / "x.json"
+    log.write_text("\n".join(json.dumps(chat(("user", words))) for words in ("the model reads", "never why")))
+    few = ["--length", 6, "--sequences", 40, "--range", "2:9", "--json", target]
+    status, _, error = run("diff", *pair, "--prompts", log, *few)
+    assert (status, error) == (0, "")
+    assert "messages" not in target.read_text()
+    status, _, error = run("diff", *pair, "--text", log, *few)
+    assert (status, "line 1 is a chat" in error) == (2, True)
+    log.write_text('{ "a": 1 }\n{ the model reads }')  # a text
+    assert run("diff", *pair, "--prompts", log, *few)[0] == 0
+    assert json.loads(target.read_text())["parameters"]["prompts"] == 2
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
