@@ -17,7 +17,7 @@ _FAR = "B is far nearer than any reference: give some that change as little (A f
 def measured(found: Found, gate: Gate) -> Measured:
     """The number of one gate, its size, and its p-value or why it has none."""
     if found.equal:
-        return Measured("no draw tells the models apart", gate.size or 0.0, 1.0)
+        return Measured("A and B are equal", gate.size or 0.0, 1.0)
     if gate.name == "answers":
         return _answers(found)
     if gate.name == "outputs":
