@@ -98,11 +98,11 @@ def test_draws_of_another_law_are_weighted(listed):
 def test_intervals_of_few_draws_with_a_heavy_tail_hold_the_truth():
     """60 draws of 20 chains, log-normal nats: the plain chain bootstrap (planted) holds less often.
 
-    A gate at the truth fails in no more than one of twenty, and finds that the mean is above a fifth of it; by half of
-    the width (planted), of which the tail makes the most, it does not.
+    A gate at the truth fails in no more than one of twenty, and one at a fifth of it finds the mean above that; by half
+    of the width (planted once), of which the tail makes the most, it did in 83 of 100.
     """
     rng, held, plain, half = np.random.default_rng(3), 0, 0, 0
-    wrong, found, by_width = 0, 0, 0
+    wrong, found = 0, 0
     truth, sigma = float(np.exp(1.6**2 / 2)), 1.6
     share = special.ndtr(special.ndtri(0.5) - sigma)  # of a log-normal law, what carries half: Phi(Phi^-1(1/2) - sigma)
     for _ in range(300):
@@ -111,11 +111,10 @@ def test_intervals_of_few_draws_with_a_heavy_tail_hold_the_truth():
         draws = Draws(np.arange(60)[:, None], np.zeros(60), np.zeros(60), np.arange(60) % 20, 20)
         outputs = Direction("A", -nats, np.ones(60), everywhere, draws.chain, 20, draws=draws)
         drawn = writes(outputs, nats[:, None], nats[:, None])
-        value, low, high = drawn.mean()
+        _, low, high = mean = drawn.mean()
         held += low <= truth <= high
-        wrong += excess.above([value, low, high], truth, 19) <= 0.05
-        found += excess.above([value, low, high], truth / 5, 19) <= 0.05
-        by_width += excess.above([value, value - (high - low) / 2, high], truth / 5, 19) <= 0.05
+        wrong += excess.above(mean, truth, 19) <= 0.05
+        found += excess.above(mean, truth / 5, 19) <= 0.05
         _, low, high = drawn._ratio(nats, np.ones(60), 0)
         plain += low <= truth <= high
         _, low, high = drawn.half()[0]
@@ -124,7 +123,7 @@ def test_intervals_of_few_draws_with_a_heavy_tail_hold_the_truth():
     assert held > plain + 5
     assert half / 300 > 0.95
     assert wrong / 300 < 0.05
-    assert found > by_width + 30
+    assert found / 300 > 0.95
 
 
 def test_a_text_is_weighed_as_if_it_were_written_and_either_model_may_dispute_it():
