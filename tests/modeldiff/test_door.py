@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -195,6 +196,9 @@ def test_the_decision_says_larger_concentrated_where_and_what_it_costs(run, mode
     assert re.search(costs, decision["sentence"])
     assert decision["excess"][1] <= decision["excess"][0] <= decision["excess"][2]
     assert result["lines"]["A"][0]["nats"] > 0
+    first = max("AB", key=lambda side: result["lines"][side][0]["nats"])  # whose lines rank first
+    assert f"What {first} writes is less likely for {'BA'['AB'.index(first)]}" in decision["sentence"]
+    assert f"Of what {first} writes, the largest group" in decision["sentence"]
     assert result["groups"].keys() == {"A", "B", "text"}
     assert "of its pieces changes by more than 10%" in decision["sentence"]
     changed = [float(share) for share in result["text_changed"]]
@@ -293,7 +297,7 @@ def test_openings_come_from_a_chat_log_items_or_lines_and_each_is_followed(run, 
     status, out, error = run("diff", *pair, "--prompts", log, *few)
     assert (status, error) == (0, "")
     shown, result = " ".join(out.split()), json.loads(target.read_text())
-    assert "It follows one of 4 prompts of 5 that were given" in shown
+    assert "It follows one of 4 prompts of 5 that were given, all as often" in shown
     assert result["parameters"]["prompts"] == 5
     after = {line["example"]["after"] for side in "AB" for line in result["lines"][side]}
     assert after <= {
@@ -306,6 +310,26 @@ def test_openings_come_from_a_chat_log_items_or_lines_and_each_is_followed(run, 
     assert len(after) > 1
     assert result["text_loss_apart"]  # and the text was read too
     assert result["z_chosen"].endswith("what both models write")
+
+
+def test_a_report_behind_a_chat_log_is_verified(run, pair, tmp_path):
+    """JSON keeps the turns of a chat as lists, which the question takes as well."""
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(json.dumps(chat(("user", words))) for words in ("the model reads", "never why")))
+    few = ["--length", 6, "--sequences", 40, "--range", "2:9"]
+    assert run("diff", *pair, "--prompts", log, *few, "-o", tmp_path / "report")[::2] == (0, "")
+    status, out, error = run("verify", tmp_path / "report")
+    assert (status, error) == (0, ""), out
+
+
+@pytest.mark.parametrize(
+    "prompt", [{"role": "user", "content": "a"}, [{"role": "user", "content": "a"}], [], 5, ["ab"]]
+)
+def test_what_is_no_prompt_is_refused(pair, prompt):
+    with pytest.raises(InputError, match="a prompt is a text, or pairs of role and content, not "):
+        provlab.diff(*pair, **FEW, prompts=[prompt])
+    with pytest.raises(InputError, match="give one text as"):
+        provlab.diff(*pair, **FEW, prompts="the model")
 
 
 def test_a_comparison_behind_openings_is_that_of_each_opening_alone(pair):
@@ -332,6 +356,35 @@ def test_there_may_be_more_openings_than_chains(pair):
     assert outputs.n_chains == 20
     assert len(np.unique(outputs.chain)) == 20
     assert all(low <= value <= high for value, low, high in (of.divergence for of in found.outputs))
+    assert found.written == 200
+
+
+@pytest.mark.parametrize(("n", "taken", "written"), [(40, 20, 40), (60, 25, 50), (100, 25, 100)])
+def test_many_openings_and_few_sequences_are_about_as_many_as_asked_for(pair, n, taken, written):
+    """Two chains behind each opening, of one sequence or more; 25 openings made 100 of 60 that were asked for."""
+    prompts = [
+        f"{one} {other}" for one in ("the", "a", "it", "so", "why") for other in ("page", "it", "is", "of", "no")
+    ]
+    found = provlab.diff(*pair, length=6, n=n, z=(2.0, 9.0), prompts=prompts, progress=0)
+    assert [side["written"] for side in found.sides] == [written] * 2
+    some = f"{taken} prompts" if taken == 25 else f"{taken} prompts of 25 that were given, drawn by the seed"
+    assert f"It follows one of {some}" in " ".join(found.assumptions())
+
+
+@pytest.mark.parametrize("name", ["log.json", "log.ndjson", "log.txt"])
+def test_lines_of_json_are_known_by_what_they_are(run, pair, tmp_path, name):
+    """A chat log under another name was taken as a text: each line of JSON an opening."""
+    log, target = tmp_path / name, tmp_path / "x.json"
+    log.write_text("\n".join(json.dumps(chat(("user", words))) for words in ("the model reads", "never why")))
+    few = ["--length", 6, "--sequences", 40, "--range", "2:9", "--json", target]
+    status, _, error = run("diff", *pair, "--prompts", log, *few)
+    assert (status, error) == (0, "")
+    assert "messages" not in target.read_text()
+    status, _, error = run("diff", *pair, "--text", log, *few)
+    assert (status, "line 1 is a chat" in error) == (2, True)
+    log.write_text('{ "a": 1 }\n{ the model reads }')  # a text
+    assert run("diff", *pair, "--prompts", log, *few)[0] == 0
+    assert json.loads(target.read_text())["parameters"]["prompts"] == 2
 
 
 @pytest.mark.parametrize(
@@ -462,6 +515,10 @@ def test_no_start_token_and_no_opening_is_said(run, models, spoilt, tmp_path):
     out = " ".join(run("diff", spoilt, other, *few, "--prompts", tmp_path / "prompts")[1].split())
     assert "No start token" not in out
     assert "It follows one of 2 prompts" in out
+    found = provlab.diff(spoilt, other, **FEW)
+    of_exchange = replace(found, parameters=found.parameters | {"exchange_steps": 9})  # which takes no openings
+    assert "leave replica exchange out" in of_exchange.remedies()[0]
+    assert "give openings" not in of_exchange.remedies()[0]
 
 
 def test_one_side_without_inputs_leaves_the_other(models, new_model, save_model, tmp_path):
@@ -512,6 +569,11 @@ def no_tokenizer(folder):
         (None, ["--tempers", "nan"], "tempers must be positive numbers"),
         (None, ["--range", "1:inf"], "both finite"),
         (None, ["--prompts", "{short}", "--exchange", "9"], "replica exchange has nothing before inputs"),
+        (
+            None,
+            ["--prompts", "{long}"],
+            "1 of 2 openings leave no room for inputs of 8 tokens: .* 'page page.* 64 in all",
+        ),
         (None, ["--fail-on", "text=nan"], "the size of text is a number of nats"),
         (None, ["--fail-on", "text=0"], "with no reference any two models are farther apart than 0; give references"),
         (None, ["--fail-on", "text=1", "--level", "2"], "a level is a chance of a wrong answer"),
@@ -526,8 +588,8 @@ def no_tokenizer(folder):
     ],
 )
 def test_bad_input_gets_one_line(run, models, spoilt, tmp_path, spoil, settings, message):
-    files = {name: tmp_path / name for name in ("empty", "short", "unknown")}
-    for path, words in zip(files.values(), (" \n", "read", "<|end|>" * 99), strict=True):
+    files = {name: tmp_path / name for name in ("empty", "short", "unknown", "long")}
+    for path, words in zip(files.values(), (" \n", "read", "<|end|>" * 99, f"a\n{'page ' * 90}"), strict=True):
         path.write_text(words)
     if spoil:
         spoil(spoilt)
@@ -550,14 +612,17 @@ def test_a_copy_is_equal_and_nothing_is_drawn(run, models, spoilt, tmp_path, gat
     for other in (models["base"], spoilt):
         status, out, error = run("diff", models["base"], other, "--json", target, "--results", results, *gate)
         assert (status, error) == (0, "")
-        assert "one model, byte for byte" in " ".join(out.split())
+        shown = " ".join(out.split())
+        assert "one model, byte for byte" in shown
+        assert ("equal: no gate fails" in shown) == bool(gate)
         assert not results.exists()
         result = json.loads(target.read_text())
         assert (result["decision"]["equal"], result["remedies"], result["z"]) == (True, [], None)
         assert [side["written"] for side in result["sides"]] == [0, 0]
-    result = provlab.diff(models["base"], spoilt, **FEW)
+    result = provlab.diff(models["base"], spoilt, **FEW, fail_on=gate[1:], level=0.01)
     assert result.copies
     assert result.to_page()
+    assert result.decision()["level"] == 0.01
     assert result.decided.word == "equal"
 
 

@@ -194,6 +194,8 @@ def test_a_mean_above_a_size_by_its_interval():
     """Student's interval of 19 degrees is 2.093 errors to either side: at 3 errors above, p is 0.0037."""
     assert excess.above([3.0, 3 - 2.0930, 3 + 2.0930], 0.0, 19) == pytest.approx(0.00368, rel=1e-2)
     assert excess.above([3.0, 1.0, 5.0], 3.0, 19) == pytest.approx(0.5)
+    assert excess.above([3.0, 1.0, 30.0], 1.0, 19) == pytest.approx(0.025)  # however far the other end is
+    assert excess.above([3.0, -20.0, 5.0], 5.0, 19) == pytest.approx(0.975)
     assert excess.above([3.0, -np.inf, np.inf], 0.0, 19) == 1
     assert (excess.above([1.0, 1.0, 1.0], 0.5, 19), excess.above([1.0, 1.0, 1.0], 1.0, 19)) == (0, 1)
 

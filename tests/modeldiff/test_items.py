@@ -62,6 +62,11 @@ def test_what_is_no_item_is_refused_in_one_line(row):
         items.parsed(row, 3)
 
 
+def test_a_chat_is_no_item_and_goes_elsewhere():
+    with pytest.raises(InputError, match=r"^line 3 is a chat, .* \(provlab diff --prompts\)"):
+        items.parsed({"messages": [{"role": "user", "content": "a"}]}, 3)
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("{", "line 1 is no JSON"), ("[1]", "no JSON object, but list"), ("\n", "no item")]
 )

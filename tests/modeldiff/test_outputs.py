@@ -48,6 +48,8 @@ def test_answers_changed_more_than_by_chance_or_were_not_shown_to():
         assert words in few
     for words in ("2 right, more than chance changes (McNemar", "higher than A's"):
         assert words in many
+    # at the level of a gate: 20 and 2 have p = 1.2e-04
+    assert "not shown to be more than chance changes" in items_words(answers(20, 2, 0.2), 1e-4)
 
 
 def test_where_a_group_parts_is_said_if_most_of_it_does():

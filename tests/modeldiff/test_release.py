@@ -14,6 +14,8 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from provlab.modeldiff.gates import STATUS
+
 SIZE, WIDTH, SURE = 512, 64, 6.0
 TOPICS = ("sea", "sky", "bread", "iron", "music", "poison")
 #: what follows each word; a topic is followed by what is said of it
@@ -143,11 +145,21 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     return made
 
 
-#: words of the command, exit status, and what is shown first
+#: words of the command, exit status, and what is shown
 CASES = {
     "a copy": ("old copy --fail-on any", 0, "one model, byte for byte"),
     "fewer bits": ("{again 1} bfloat16 --text log --fail-on outputs", 0, "no more than bfloat16 makes"),
+    "fewer bits, far references": (
+        "{again 1} bfloat16 --text log --reference seed --reference {seed 2} --fail-on text --level 0.34",
+        0,
+        "passes: the excess over 2 references is -",
+    ),
     "answers": ("old refuses --text items --fail-on answers", 1, "fails: 12 answers turned wrong and 0 right"),
+    "answers that turn right": (
+        "refuses old --text items --fail-on answers",
+        0,
+        "passes: 0 answers turned wrong and 12 right, no more wrong than right, p = 1, level 0.05",
+    ),
     "the log has the topic": ("old refuses --text log --fail-on text=0.02", 1, "fails: the distance of A and B on the"),
     "a size that is larger": ("old refuses --text log --fail-on text=9", 0, "passes: the distance of A and B on the"),
     "the log lacks the topic": (
@@ -188,10 +200,22 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_ship_or_not(run, folders, case):
-    words, expected, said = CASES[case]
+def test_ship_or_not(run, folders, tmp_path, case):
+    """The exit status is that of the decision, whose sentence stands first on the card and in the JSON."""
+    (words, expected, said), target = CASES[case], tmp_path / "x.json"
     for name, path in sorted(folders.items(), key=lambda both: -len(both[0])):
         words = words.replace(f"{{{name}}}", str(path).replace(" ", "\0"))
     arguments = [str(folders.get(word, word)).replace("\0", " ") for word in words.split()]
-    status, out, error = run("diff", *arguments, "--length", 8, "--sequences", 400)
-    assert (status, said in " ".join((out + error).split())) == (expected, True)
+    status, out, error = run("diff", *arguments, "--length", 8, "--sequences", 400, "--json", target)
+    shown = " ".join((out + error).split())
+    assert (status, said in shown) == (expected, True)
+    if status == 2:
+        assert (out, len(error.splitlines()), target.exists()) == ("", 1, False)
+        return
+    decision = json.loads(target.read_text())["decision"]
+    assert STATUS[decision["decision"]] == status
+    assert shown.partition("(B): ")[2].startswith(decision["answer"])
+    if decision["decision"] != "equal":
+        verb = {"passed": "passes: ", "failed": "fails: ", "not decided": "not decided: "}[decision["decision"]]
+        assert decision["answer"].startswith(verb + decision["estimand"])
+        assert decision["level"] == (0.34 if "--level" in words else 0.05)

@@ -3,21 +3,21 @@
 from typing import Any
 
 from provlab.inference import pvalues
+from provlab.modeldiff.gates import TEST_LEVEL
 from provlab.modeldiff.items import Paired
 from provlab.modeldiff.outputs import finite, loss_words
 from provlab.plots.numbers import format_interval
 from provlab.report import views
 
-_LEVEL = 0.05  # of the words that say whether answers changed more than by chance
 _SHOWN, _LONGEST = 10, 50  # items, and the characters of the end of a context
 
 
-def items_words(paired: Paired) -> str:
-    """Changes from A to B over the items, and whether they are more than chance."""
+def items_words(paired: Paired, level: float = TEST_LEVEL) -> str:
+    """Changes from A to B over the items, and whether they are more than chance at a level."""
     wrong, right = paired.turned
     a, b = paired.accuracy()
     value, low, high = (100 * share for share in paired.more_right())
-    shown = "more than chance changes" if paired.p <= _LEVEL else "not shown to be more than chance changes"
+    shown = "more than chance changes" if paired.p <= level else "not shown to be more than chance changes"
     repeated = f"; {paired.repeated:,} lines ask one of these again and are left out" if paired.repeated else ""
     return (
         f"A answers {a:.1%} of {len(paired.items):,} items right and B {b:.1%}, a change of "

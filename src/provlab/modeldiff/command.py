@@ -1,5 +1,6 @@
 """``provlab diff``: over which inputs two models disagree."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,18 @@ from provlab.cli import delivery, options, sources
 from provlab.cli.command import Command
 from provlab.errors import InputError
 
+_ROW = re.compile(r'\{.*"(messages|prompt|arguments)"\s*:.*\}\s*$')  # a line of a chat log, or of items
+
+
+def _rows(text: str, path: str) -> list[dict[str, Any]] | None:
+    """Lines of JSON, by the name of their file or since the first is one of these; None for a text."""
+    first = text.lstrip().partition("\n")[0]
+    if Path(path).suffix.lower() != ".jsonl" and not _ROW.match(first):
+        return None
+    from provlab.modeldiff.items import lines
+
+    return lines(text)
+
 
 class TextOrItems(options.TextFile):
     """A text, or the items of a file of JSON lines."""
@@ -16,11 +29,8 @@ class TextOrItems(options.TextFile):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the keyword argument of `provlab.diff` that it is, with its value."""
         text = super().convert(value, param, ctx)
-        if Path(value).suffix.lower() != ".jsonl":
-            return {"text": text}
-        from provlab.modeldiff.items import lines
-
-        return {"items": lines(text)}
+        rows = _rows(text, value)
+        return {"text": text} if rows is None else {"items": rows}
 
 
 class PromptSet(options.TextFile):
@@ -29,12 +39,11 @@ class PromptSet(options.TextFile):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the openings."""
         text = super().convert(value, param, ctx)
-        if Path(value).suffix.lower() != ".jsonl":
+        if (rows := _rows(text, value)) is None:
             return [line for line in text.splitlines() if line.strip()]
-        from provlab.modeldiff.items import lines
         from provlab.modeldiff.openings import prompt_of
 
-        return [prompt_of(row, number) for number, row in enumerate(lines(text), 1)]
+        return [prompt_of(row, number) for number, row in enumerate(rows, 1)]
 
 
 class Gates(options.WordList):

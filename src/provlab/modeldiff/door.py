@@ -18,6 +18,7 @@ from provlab.modeldiff.gates import TEST_LEVEL, Given, checked, parsed
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.items import Paired, answered, lines, questions
 from provlab.modeldiff.openings import Openings, words_of
+from provlab.modeldiff.openings import checked as checked_prompts
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
 from provlab.modeldiff.report import SCHEMA, Difference
 from provlab.modeldiff.representative import checked_range
@@ -112,6 +113,7 @@ def diff(
         on any data; the message names the way out.
     """
     options = Options(seed=seed, device=device, dtype=dtype)
+    prompts = checked_prompts(prompts)
     _check(length=length, n=n, exchange_steps=exchange_steps, text=text, prompts=prompts, shares=shares)
     gates, tempers = parsed(fail_on), checked_tempers(tempers)
     z = None if z is None else checked_range(z)
@@ -135,9 +137,9 @@ def diff(
     parameters |= {"device": device, "dtype": dtype, "n_chains": N_CHAINS, "exchange_steps": exchange_steps}
     parameters |= {"prompts": len(prompts), "references": others, "mixed": tempers == (1.0,)}
     if identical([model.checkpoint for model in pair]):
-        return Difference.of_copies((one, other), z, parameters, gates)
-    openings = Openings.of(models, prompts, seed=seed)
-    words = {"tokens": _tokens_compared(models), "start": _start(pair, openings, len(prompts)), "z": "as given"}
+        return Difference.of_copies((one, other), z, parameters, gates, level)
+    openings = Openings.of(models, prompts, settings)
+    words = {"tokens": _tokens_compared(models), "start": _start(pair, openings, prompts), "z": "as given"}
     if not any(len(nll.start) for nll in openings.nlls[0]):
         words["without_start"] = f"{pair[0].nll.vocabulary:,}"
 
@@ -158,7 +160,7 @@ def diff(
     drawn = draw(models, openings, settings, kept, pieces=pieces, z=z, shares=shares)
 
     first, second = (weigh(side, openings, drawn.z, seed=seed) for side in drawn.sides)
-    plain = Openings.of(models, (), seed=seed)
+    plain = Openings.of(models, (), settings)
     return Difference(
         (one, other),
         drawn.z,
@@ -195,8 +197,6 @@ def _check(
     for name, value, least in numbers:
         if not isinstance(value, int) or value < least:
             raise ParameterError(f"{name} must be a whole number of at least {least}, not {value!r}")
-    if isinstance(prompts, str):
-        raise InputError("prompts are a list of openings; give one text as [text]")
     for name, content in [("text", text), *(("prompt", words_of(prompt)) for prompt in prompts)]:
         if content is not None and not content.strip():
             raise InputError(f"the {name} is empty; give some words")
@@ -237,9 +237,9 @@ def _exchanged(
         return str(error)
 
 
-def _start(pair: Pair, openings: Openings, given: int) -> str:
+def _start(pair: Pair, openings: Openings, prompts: Sequence[Prompt]) -> str:
     """Say what stands before inputs."""
-    if not given:
+    if not prompts:
         if not len(pair[0].nll.start):
             return "Nothing stands before it: its first token, in ‹ ›, is any of these and not judged."
         return "Each model reads its start token before it, as in training."
@@ -249,7 +249,8 @@ def _start(pair: Pair, openings: Openings, given: int) -> str:
         prompt = openings.texts[0]
         begin = repr(prompt if len(prompt) <= 80 else f"{prompt[:79]}…")
         return f"It follows the prompt {begin} of {len(prompt):,} characters{template}."
-    some = "" if len(openings) == given else f" of {given:,} that were given, drawn by the seed"
+    some = "" if len(openings) == len(prompts) else f" of {len(prompts):,} that were given"
+    some += ", drawn by the seed" * (len(openings) < len(set(prompts)))
     return f"It follows one of {len(openings)} prompts{some}, all as often{template}."
 
 

@@ -17,7 +17,7 @@ _FAR = "B is far nearer than any reference: give some that change as little (A f
 def measured(found: Found, gate: Gate) -> Measured:
     """The number of one gate, its size, and its p-value or why it has none."""
     if found.equal:
-        return Measured("no draw tells the models apart", gate.size or 0.0, 1.0)
+        return Measured("A and B are equal", gate.size or 0.0, 1.0)
     if gate.name == "answers":
         return _answers(found)
     if gate.name == "outputs":
@@ -31,7 +31,7 @@ def measured(found: Found, gate: Gate) -> Measured:
     where = "text" if found.text else "A"
     size = gate.size if gate.size is not None else 0.0 if among else _eight_bits(found, where, found.apart.both[0])
     value, p = excess_words(found), found.apart.p(size)
-    if among and among.small and p > found.level:
+    if among and among.small and p > found.level and not found.rounding:  # rounding is smaller than any change
         return Measured(value, size, None, _FAR)
     return Measured(value, size, p)
 
@@ -39,8 +39,10 @@ def measured(found: Found, gate: Gate) -> Measured:
 def _answers(found: Found) -> Measured:
     assert found.items is not None  # asked without items it is refused
     wrong, right = found.items.turned
-    words = f"{wrong} answers turned wrong and {right} right (McNemar's exact test)"
-    return Measured(words, 0.0, found.items.p if wrong > right else 1.0)
+    words = f"{wrong} answers turned wrong and {right} right"
+    if wrong > right:
+        return Measured(f"{words} (McNemar's exact test)", 0.0, found.items.p)
+    return Measured(f"{words}, no more wrong than right", 0.0, 1.0)
 
 
 def _eight_bits(found: Found, where: str, distance: float) -> float:

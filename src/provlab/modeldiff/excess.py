@@ -54,11 +54,15 @@ def mean_of(values: NDArray[np.float64]) -> list[float]:
 
 
 def above(interval: Sequence[float], size: float, degrees: int) -> float:
-    """p-value of a mean being at most `size`, from its 95% interval by Student's law; 1 where it has none."""
+    """p-value of a mean being at most `size`, from its 95% interval by Student's law; 1 where it has none.
+
+    By the end on the side of the size, which an interval of a heavy tail has nearer than the other: a size at the lower
+    end has the p-value 0.025, however far the upper one is.
+    """
     mean, low, high = interval
     if not math.isfinite(high - low):
         return 1.0
-    error = (high - low) / 2 / special.stdtrit(degrees, (1 + LEVEL) / 2)
+    error = (mean - low if mean > size else high - mean) / special.stdtrit(degrees, (1 + LEVEL) / 2)
     return pvalues.p_student((mean - size) / error, degrees) if error > 0 else float(mean <= size)
 
 

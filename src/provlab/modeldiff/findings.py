@@ -7,7 +7,6 @@ from provlab.inference import pvalues
 from provlab.modeldiff.answers import items_words
 from provlab.modeldiff.disputed import CHANGED, Output
 from provlab.modeldiff.found import Found
-from provlab.modeldiff.gates import TEST_LEVEL as LEVEL
 from provlab.modeldiff.gates import Decision, Tested
 from provlab.modeldiff.outputs import group_words, loss_words, number, percent
 from provlab.plots.numbers import format_number
@@ -19,10 +18,10 @@ say = _WORDS.say
 
 def findings(found: Found, decided: Decision) -> list[Finding]:
     """Label and words of each finding: gates that were asked, then what answers the question by itself."""
-    gates = [finding for one in decided.tested for finding in _gate(one, decided)]
     if found.equal:
-        return [*_equal(found), *gates]
-    answered = say("answers", "items", words=items_words(found.items) if found.items else "")
+        return [*_equal(found), *say("gate", "equal", found.gates)]
+    gates = [finding for one in decided.tested for finding in _gate(one, decided)]
+    answered = say("answers", "items", words=items_words(found.items, found.level) if found.items else "")
     if found.rounding:
         return [*gates, *_rounding(found), *answered, *_text(found)[:1]]
     lead, output = found.lead
@@ -59,7 +58,7 @@ def _gate(one: Tested, decided: Decision) -> list[Finding]:
 def _equal(found: Found) -> list[Finding]:
     if found.copies:
         return say("equal", "copies")
-    return say("equal", "rounding", n=f"{2 * found.parameters['n']:,}", floor=f"{found.floor:.1e}")
+    return say("equal", "rounding", n=f"{2 * found.written:,}", floor=f"{found.floor:.1e}")
 
 
 def _rounding(found: Found) -> list[Finding]:
@@ -79,7 +78,7 @@ def _references(found: Found) -> list[Finding]:
     if among.small:
         nearer, least = f"{among.from_a[0]:.2g}", f"{min(among.from_a[1:]):.2g}"
         return say("references", "small", nearer=nearer, least=least, **facts)
-    key = {True: "larger", False: "not_larger", None: "open"}[among.larger(LEVEL)]
+    key = {True: "larger", False: "not_larger", None: "open"}[among.larger(found.level)]
     rank = f"its rank among {among.k + 1} models by mean and tail, {pvalues.in_words(among.p())}"
     return say("references", key, rank=rank, excess=capital(excess_words(found)), **facts)
 
@@ -128,12 +127,15 @@ def minded(found: Found) -> tuple[list[str], list[str]]:
     """What inputs leave unseen: for want of an opening, which is to be mended first; and by chance."""
     if found.equal:
         return [], []
-    n, without = found.parameters["n"], found.words.get("without_start", "")
-    unseen = say("mind", "no_start", n=without), say("mind", "seen", n < _MANY, rare=f"{n // 3:,}")
+    n, without = found.written, found.words.get("without_start", "")
+    remedy = _NO_EXCHANGE if found.parameters["exchange_steps"] else _OPENINGS
+    unseen = say("mind", "no_start", n=without, remedy=remedy), say("mind", "seen", n < _MANY, rare=f"{n // 3:,}")
     first, last = ([f"{words}." for _, words in some] for some in unseen)
     return first, last
 
 
+_OPENINGS = "give openings (--prompts FILE)"
+_NO_EXCHANGE = "leave replica exchange out (--exchange), which has nothing before inputs"
 _MANY = 1000  # sequences: with more, what comes less often than three times among them is rare
 
 

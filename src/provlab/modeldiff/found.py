@@ -75,12 +75,13 @@ class Found:
         models: tuple[dict[str, Any], dict[str, Any]],
         z: tuple[float, float] | None,
         parameters: dict[str, Any],
-        gates: tuple[Gate, ...] = (),
+        gates: tuple[Gate, ...],
+        level: float,
     ) -> Self:
         """A model and its own copy, byte for byte: they are equal, and nothing need be drawn."""
         sides = Weighed.of_copy("A"), Weighed.of_copy("B")
         words = {"z": "as given" if z else "not taken"}
-        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, words, gates=gates)
+        return cls(models, z, sides, Apart.of_copies(), 0.0, parameters, words, gates=gates, level=level)
 
     @property
     def copies(self) -> bool:
@@ -97,6 +98,11 @@ class Found:
     def examples(self) -> list[tuple[Example, ...]]:
         """Inputs of A and of B in Z, from both ends of D."""
         return [side.examples for side in self.weighed]
+
+    @property
+    def written(self) -> int:
+        """Sequences that each model wrote: about those asked for, where openings part them."""
+        return self.weighed[0].losses.drawn // (2 if self.parameters["mixed"] else 1)
 
     @property
     def seed(self) -> int:
@@ -125,7 +131,7 @@ class Found:
         side = {
             "model": self.models[k]["name"],
             "text_loss": self.text_loss[k] if self.text_loss else None,
-            "written": 0 if self.copies else self.parameters["n"],
+            "written": self.written,
             "worth": output.worth,  # equally weighted draws behind them
             **{name: getattr(output, name) for name in ("divergence", "less_likely", "if_normal", "half", "by_z")},
             "in_z": len(inputs.difference) if inputs else 0,

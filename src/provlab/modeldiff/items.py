@@ -56,6 +56,11 @@ def parsed(row: Mapping[str, Any], number: int) -> Item:
     InputError
         It has neither form, or its target is none of its answers; the message has the number of the line.
     """
+    if "messages" in row and "prompt" not in row:
+        raise InputError(
+            f"line {number} is a chat, in which no answer is the right one; give questions with answers, or chats as "
+            "openings (provlab diff --prompts)"
+        )
     try:
         name = str(row.get("doc_id", row.get("id", number)))
         if "arguments" in row:

@@ -21,8 +21,15 @@ from provlab.modeldiff.pipeline import Generation, SequenceModel
 from provlab.modeldiff.reading import Reading
 from provlab.modeldiff.representative import Draws
 from provlab.modeldiff.tokens import Prompt, opening
+from provlab.report.card import cut
 
-MOST = 100  # openings of a comparison; of a longer list so many are drawn
+_MOST, _CHAINS = 100, 2  # openings of a comparison, and chains behind each, of a sequence or more
+_SHOWN = 40  # characters of the beginning of an opening
+
+
+def most_of(n: int) -> int:
+    """How many openings are taken where each model writes `n` sequences; of a longer list so many are drawn."""
+    return min(_MOST, n // _CHAINS)
 
 
 def prompt_of(row: Mapping[str, Any], number: int) -> Prompt:
@@ -51,12 +58,32 @@ def prompt_of(row: Mapping[str, Any], number: int) -> Prompt:
     return tuple((turn["role"], turn["content"]) for turn in turns[: asked + 1])
 
 
-def drawn(prompts: Sequence[Prompt], seed: int) -> list[Prompt]:
-    """Each prompt once, in order; of more than `MOST` so many, drawn by the seed."""
+def checked(prompts: Sequence[Any]) -> list[Prompt]:
+    """Return prompts as texts or pairs of role and content, which may come as lists, as JSON keeps them.
+
+    Raises
+    ------
+    InputError
+        They are one text, or one of them is neither.
+    """
+    if isinstance(prompts, str):
+        raise InputError("prompts are a list of openings; give one text as [text]")
+    return [prompt if isinstance(prompt, str) else _turns(prompt) for prompt in prompts]
+
+
+def _turns(prompt: Any) -> Prompt:
+    turns = prompt if isinstance(prompt, list | tuple) else [prompt]
+    if not turns or any(not isinstance(t, list | tuple) or list(map(type, t)) != [str, str] for t in turns):
+        raise InputError(f"a prompt is a text, or pairs of role and content, not {cut(repr(prompt), _SHOWN)}")
+    return tuple((role, content) for role, content in turns)
+
+
+def drawn(prompts: Sequence[Prompt], most: int, seed: int) -> list[Prompt]:
+    """Each prompt once, in order; of more than `most` so many, drawn by the seed."""
     distinct = list(dict.fromkeys(prompts))
-    if len(distinct) <= MOST:
+    if len(distinct) <= most:
         return distinct
-    chosen = np.sort(np.random.default_rng(seed).choice(len(distinct), MOST, replace=False))
+    chosen = np.sort(np.random.default_rng(seed).choice(len(distinct), most, replace=False))
     return [distinct[k] for k in chosen]
 
 
@@ -81,14 +108,21 @@ class Openings:
     texts: tuple[str, ...]
 
     @classmethod
-    def of(cls, models: Sequence[SequenceModel], prompts: Sequence[Prompt], *, seed: int) -> "Openings":
-        """Put models behind prompts, or leave them behind their start tokens where there are none."""
+    def of(cls, models: Sequence[SequenceModel], prompts: Sequence[Prompt], settings: Generation) -> "Openings":
+        """Put models behind prompts, or leave them behind their start tokens where there are none.
+
+        Raises
+        ------
+        InputError
+            A prompt leaves no room for inputs in the context of a model.
+        """
         if not prompts:
             return cls((tuple(models),), ("",))
-        chosen = drawn(prompts, seed)
+        chosen = drawn(prompts, most_of(settings.n), settings.seed)
         behind = tuple(
             tuple(_behind(model, opening(model.checkpoint, prompt)) for model in models) for prompt in chosen
         )
+        _check_room(behind, chosen, settings.length)
         return cls(behind, tuple(map(words_of, chosen)))
 
     def __len__(self) -> int:
@@ -97,12 +131,14 @@ class Openings:
     def written(self, which: int, settings: Generation, kept: ArrayCache) -> tuple[Draws, NDArray[np.int64]]:
         """What one of the models writes, a like number behind each opening, and ``(n,)`` the opening of each draw.
 
-        An opening belongs to one chain, or to several where there are fewer openings than chains: intervals, which
-        resample chains, allow for the choice of openings.
+        About as many as asked for: each chain of an opening has a whole number of them. All of an opening is in one
+        chain, so that intervals, which resample chains, allow for the choice of openings; where there are fewer
+        openings than chains it is in several, and intervals are those of these openings.
         """
         k = len(self)
-        # a model writes two chains or more; those of one of many openings count as one
-        own = replace(settings, n=-(-settings.n // k), n_chains=max(2, -(-settings.n_chains // k)))
+        # those of one of many openings count as one
+        chains = max(_CHAINS, -(-settings.n_chains // k))
+        own = replace(settings, n=chains * max(1, round(settings.n / k / chains)), n_chains=chains)
         parts = [pipeline.generated(models[which], own, kept) for models in self.behind]
         step = k if k < settings.n_chains else 0
         chain = np.concatenate([(j + step * part.chain) % settings.n_chains for j, part in enumerate(parts)])
@@ -138,6 +174,26 @@ class Openings:
 def _behind(model: SequenceModel, start: Sequence[int]) -> SequenceModel:
     """A model behind an opening of its own ids; its network is the same."""
     return replace(model, nll=behind(model.nll, start))
+
+
+def _check_room(behind: Sequence[Sequence[SequenceModel]], prompts: Sequence[Prompt], length: int) -> None:
+    """Raise InputError, which counts them, where prompts leave no room for inputs."""
+    long = [
+        (prompt, model.nll)
+        for prompt, models in zip(prompts, behind, strict=True)
+        for model in models
+        if model.nll.context is not None and model.nll.context < length
+    ]
+    if not long:
+        return
+    (prompt, nll), n = long[0], len({words_of(prompt) for prompt, _ in long})
+    assert nll.context is not None
+    room, has = nll.context + len(nll.start), f"{len(nll.start):,} tokens of {nll.name}"
+    raise InputError(
+        f"{n} of {len(prompts)} openings leave no room for inputs of {length} tokens: that which begins "
+        f"{words_of(prompt)[:_SHOWN]!r} has {has}, which reads {room:,} in all; give openings of at most "
+        f"{max(room - length, 0):,} tokens"
+    )
 
 
 def behind(nll: SequenceNll, start: Sequence[int]) -> SequenceNll:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from provlab.modeldiff.disputed import Disputed, Example, Output
-from provlab.modeldiff.openings import MOST
+from provlab.modeldiff.openings import most_of
 from provlab.modeldiff.representative import LEAST_EFFECTIVE
 from provlab.plots.numbers import format_interval, format_number, format_range
 from provlab.report import views
@@ -82,8 +82,8 @@ def group_words(output: Output) -> str:
 def enough(parameters: Mapping[str, Any], worth: float) -> str:
     """What would do where the draws of a comparison are worth too few: more openings that differ, or more sequences."""
     n, openings = parameters["n"], parameters["prompts"]
-    if 1 < openings < MOST:  # what follows one opening is alike: more of that adds little
-        need = min(MOST, math.ceil(1.2 * openings * LEAST_EFFECTIVE / max(worth, 1.0)))
+    if 1 < openings < (most := most_of(n)):  # what follows one opening is alike: more of that adds little
+        need = min(most, math.ceil(1.2 * openings * LEAST_EFFECTIVE / max(worth, 1.0)))
         return f"Give more openings, about {need} (--prompts; now {openings})"
     if worth < _FAR:
         return f"Write far more than {n * LEAST_EFFECTIVE / _FAR:,.0f} sequences (--sequences, n)"

@@ -15,7 +15,7 @@ from provlab.modeldiff.comparison import BothDirections, Summary
 from provlab.modeldiff.estimands import measured
 from provlab.modeldiff.findings import excess_words, findings
 from provlab.modeldiff.found import TEXT, Found
-from provlab.modeldiff.gates import TEST_LEVEL, Decision, decide
+from provlab.modeldiff.gates import Decision, decide
 from provlab.modeldiff.outputs import (
     INPUT,
     by_z_table,
@@ -72,13 +72,13 @@ class Difference(Found, views.Report):
             **self.decided.to_json(),
             "equal": self.equal,
             "rounding": self.rounding and self.rounding.way,
-            "larger_than_references": None if self.equal or not among or among.small else among.larger(TEST_LEVEL),
+            "larger_than_references": None if self.equal or not among or among.small else among.larger(self.level),
             "excess": among and finite(among.excess),
             "rank_p": among and among.p(),
             "concentration": "" if self.equal else concentration(output, lead),
             "place": "" if nowhere else group_words(output),
             "text_costs": self.text_loss and finite(self.text_loss[2]),
-            **({"items": items_words(self.items)} if self.items and not self.equal else {}),
+            **({"items": items_words(self.items, self.level)} if self.items and not self.equal else {}),
             "answer": first,
             "sentence": " ".join([first, *rest]),
         }
