@@ -167,10 +167,10 @@ class Kernel:
     client: BlockingKernelClient
     models: list[str]
 
-    def run(self, name: str) -> NotebookNode:
-        """Execute a page on the reader's models."""
+    def run(self, name: str, parameters: dict[str, object] | None = None) -> NotebookNode:
+        """Execute a page on the reader's models, with these parameters or the smallest that it accepts."""
         notebook = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
-        page = parameterize_notebook(notebook, {"profile": "own", **PAGES[name](self.models)})
+        page = parameterize_notebook(notebook, {"profile": "own", **(parameters or PAGES[name](self.models))})
         page.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
         notebook_client = NotebookClient(page, km=self.manager, timeout=300)
         notebook_client.kc = self.client
@@ -222,6 +222,23 @@ def test_a_page_on_ones_own_models_claims_nothing_of_the_zoo(name: str, kernel: 
     verdicts = str(last.outputs)
     assert "✓ holds" not in verdicts
     assert "✗ fails" not in verdicts
+
+
+@pytest.mark.parametrize("n_blocks", [2, 1])
+def test_a_claim_is_judged_on_ones_own_folders_by_a_file_of_lineage(
+    n_blocks: int, kernel: Kernel, new_model, save_model, tmp_path: Path
+) -> None:
+    folders = {
+        name: str(save_model(new_model(seed, num_hidden_layers=n_blocks), tmp_path / name))
+        for name, seed in (("root", 1), ("child", 1), ("second", 2), ("third", 3))
+    }
+    tiny_models.rewrite(Path(folders["child"]), lambda tensors: tensors["model.norm.weight"].mul_(1.01))
+    lineage = tmp_path / "lineage.csv"
+    lineage.write_text("{child},{root}\n{second},\n{third},\n".format(**folders))
+    given = {"models": list(folders.values()), "lineage": str(lineage), "n_permutations": 199, "n_rematch": 3}
+    page = kernel.run("matching_and_pvalues", {**given, "n_joint": 599})
+    (claim,) = (o for cell in page.cells for o in cell.get("outputs", []) if o.get("metadata", {}).get("claim") == "I3")
+    assert claim.data["text/plain"].startswith("I3 holds"), claim.data["text/plain"]
 
 
 PLANTED = [
