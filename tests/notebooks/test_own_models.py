@@ -249,7 +249,8 @@ def test_a_claim_is_judged_on_ones_own_folders_by_a_file_of_lineage(
     page = kernel.run(name, {"models": list(map(str, folders.values())), "lineage": str(lineage), **smallest})
     outputs = (output for cell in page.cells for output in cell.get("outputs", []))
     judged = [output.data["text/plain"] for output in outputs if output.get("metadata", {}).get("claim") == claim]
-    assert [text for text in judged if not text.startswith((f"{claim} holds", f"{claim} fails"))] == []
+    assert judged
+    assert all(text.startswith((f"{claim} holds", f"{claim} fails")) for text in judged), judged
     assert name != "matching_and_pvalues" or judged[0].startswith("I3 holds"), judged
 
 
