@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from provlab import arrays
-from provlab.arrays import beside, here, of, on, squared, sum_of_squares
+from provlab.arrays import beside, crossed, here, of, on, squared, sum_of_squares
 from provlab.errors import InputError, ParameterError
 
 
@@ -106,3 +106,11 @@ def test_a_device_without_room_is_one_line(as_device, monkeypatch):
     monkeypatch.setattr(torch.Tensor, "to", full)
     with pytest.raises(ParameterError, match="out of memory"):
         there(matrix())
+
+
+def test_a_product_of_tables_takes_some_rows_to_float64_at_a_time(monkeypatch):
+    monkeypatch.setattr(arrays, "_ROWS", 5)
+    tables = matrix(), matrix(1, (37, 4))
+    wide = [table.astype(np.float64) for table in tables]
+    np.testing.assert_allclose(crossed(*tables), wide[0].T @ wide[1], atol=1e-12)
+    np.testing.assert_allclose(crossed(tables[0], tables[0]), wide[0].T @ wide[0], atol=1e-12)

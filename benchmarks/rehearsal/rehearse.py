@@ -4,9 +4,9 @@ A server on this machine speaks the hub's protocol, and the real client fetches 
 plan is ``notebooks/profiles/paper.yml`` with the parameters of ``cuts.yml``. Its pages on the zoo alone are left out:
 ``PROFILE=smoke`` runs these.
 
-With ``--width true`` the stand-ins are as wide as the originals and one or two blocks deep. Each page is a run of its
-own, and a row of ``paper.costs.csv`` beside the profile: its minutes by the clock and of processor time, the most
-memory that its processes held, and how many times longer the page may take with the sizes that ``cuts.yml`` made
+With ``--width true`` the stand-ins are as wide as the originals and one block deep, the GPT-2s two. Each page is a run
+of its own, and a row of ``paper.costs.csv`` beside the profile: its minutes by the clock and of processor time, the
+most memory that its processes held, and how many times longer the page may take with the sizes that ``cuts.yml`` made
 smaller; of models of one kind some are left out. Pages that are done in the table are skipped, so that it goes on
 where it was; a page that is under way when this is ended (SIGTERM, Ctrl-C) is ended too, and gets no row.
 """
@@ -315,6 +315,13 @@ def shapes_of(models: list[repositories.Assumed]) -> str:
     return ", ".join(shapes)
 
 
+def depths(models: list[repositories.Assumed]) -> tuple[int, int]:
+    """Blocks of the stand-in of the deepest of some models, and of the original."""
+    deepest = max(models, key=lambda model: model.n_blocks)
+    config = deepest.small_config(repositories.TRUE)
+    return config.get("num_hidden_layers") or config["n_layer"], deepest.n_blocks
+
+
 def used_by_children() -> float:
     """Seconds of processor time of the processes below this one that have ended; others beside them do not count."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -348,8 +355,7 @@ def at_true_width(pages: list[str], folder: Path, limit: float) -> int:
         with rehearsal.server:
             outcome, took = rehearsal.measured(limit)
         models = [repositories.assumed(id_) for id_ in hub_models(rehearsal.plan)]
-        deepest = max(models, key=lambda model: model.n_blocks)
-        config = deepest.small_config(repositories.TRUE)
+        blocks, of_blocks = depths(models)
         rows = costs_of(PROFILE)  # another run may have added some
         rows[name] = {
             "page": name,
@@ -357,8 +363,8 @@ def at_true_width(pages: list[str], folder: Path, limit: float) -> int:
             "outcome": outcome,
             **took,
             "times": f"{times_longer(name):.1f}",
-            "blocks": str(config.get("num_hidden_layers") or config["n_layer"]),
-            "of_blocks": str(deepest.n_blocks),
+            "blocks": str(blocks),
+            "of_blocks": str(of_blocks),
             "date": date.today().isoformat(),
             "commit": provenance.commit(),
             "machine": f"{provenance.processor()}, limit {limit:g} GB",

@@ -3,8 +3,8 @@
 One line of ``book/paper_models.csv`` says of each what is assumed, ``configs.yml`` what its config.json holds. A `Cut`
 says how small. By `SMALL` widths and vocabularies are divided by 32, depths by 8 (by 4 of the GPT-2s), heads are as
 many; weights are drawn, trained for seconds where a page asks what a model says, or made from those of the model that a
-model is said to come from. By `TRUE` every width, head and vocabulary is the original's, one or two blocks deep;
-nothing is trained.
+model is said to come from. By `TRUE` every width, head and vocabulary is the original's, one block deep, and two of the
+narrow GPT-2s; nothing is trained.
 """
 
 import csv
@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 TABLE = HERE.parents[1] / "book" / "paper_models.csv"
 MARK = "▁"  # what a SentencePiece vocabulary has for a space
 NOISE = 0.05  # of a child's weights, in standard deviations of each tensor
+AT_ONCE = 2**24  # weights of a tensor that are drawn at a time
 TRAINED = ("meta-llama/Llama-2-7b-hf", "yahma/llama-7b-hf", "openai-community/gpt2", "openai-community/gpt2-medium")
 # sentencepiece_model.proto: kinds of pieces
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
@@ -44,9 +45,10 @@ class Cut:
     blocks: int
 
     def depth(self, config: dict, key: str) -> int:
+        narrow = config["model_type"] == "gpt2"
         if not self.blocks:
-            return config[key] // (4 if config["model_type"] == "gpt2" else 8)
-        return 1 if config.get("hidden_size", 0) >= 8192 else min(self.blocks, config[key])
+            return config[key] // (4 if narrow else 8)
+        return min(self.blocks, config[key]) if narrow else 1
 
 
 SMALL, TRUE = Cut(32, 0), Cut(1, 2)
@@ -301,15 +303,17 @@ def _weights(model: Assumed, root: Path) -> dict[str, torch.Tensor]:
 
 
 class Drawn(Mapping):
-    """The tensors of a stand-in of true width, float32, each drawn when it is asked for: a model may not fit twice.
+    """The tensors of a stand-in of true width, each drawn when it is asked for: a model may not fit twice.
 
-    Uniform numbers of a standard deviation of 0.02, which random bytes give fast, and ones for norms.
+    Uniform numbers of a standard deviation of 0.02, which random bytes give fast, in the dtype of the file; a child has
+    its parent's, and a share `NOISE` of its own. Norms are ones, in float32.
     """
 
     def __init__(self, model: Assumed, cut: Cut) -> None:
-        self.model, self.cut = model, cut
+        config = model.small_config(cut)
+        self.model, self.cut, self.dtype = model, cut, getattr(torch, config["torch_dtype"])
         with torch.device("meta"):
-            self.shapes = {name: tuple(t.shape) for name, t in _made(model.small_config(cut)).state_dict().items()}
+            self.shapes = {name: tuple(t.shape) for name, t in _made(config).state_dict().items()}
         self.parent = Drawn(assumed(model.parent), cut) if model.parent else None
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -317,21 +321,30 @@ class Drawn(Mapping):
         if len(shape) < 2:
             return torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
         rng = np.random.Generator(np.random.SFC64([list(table()).index(self.model.model), *name.encode()]))
-        fresh = np.frombuffer(rng.bytes(2 * int(np.prod(shape))), dtype=np.int16).reshape(shape).astype(np.float32)
-        fresh *= np.float32(0.02 * 3**0.5 / 2**15)
+        scale = np.float32(0.02 * 3**0.5 / 2**15 * (NOISE if self.parent else 1))
+        drawn, old = torch.empty(shape, dtype=self.dtype), self._of_parent(name, shape)
+        for rows in torch.arange(shape[0]).split(max(1, AT_ONCE // shape[1])):  # in float32, some at a time
+            bits = np.frombuffer(rng.bytes(2 * len(rows) * shape[1]), dtype=np.int16)
+            fresh = torch.from_numpy(bits.reshape(len(rows), shape[1]) * scale)
+            if old is not None:
+                kept = old[rows[0] : rows[-1] + 1]  # tokens of its own stand behind those of the parent
+                fresh[: len(kept)] += kept
+            drawn[rows[0] : rows[-1] + 1] = fresh
+        return drawn
+
+    def _of_parent(self, name: str, shape: tuple[int, ...]) -> torch.Tensor | None:
+        """The parent's tensor, cut to what its child has room for."""
         if self.parent is None:
-            return torch.from_numpy(fresh)
-        fresh *= NOISE
+            return None
         depth = [model.small_config(self.cut).get("num_hidden_layers", 0) for model in (self.parent.model, self.model)]
         block = re.search(r"\.(\d+)\.", name)
         at = int(block[1]) * (depth[0] - 1) // max(1, depth[1] - 1) if block and depth[0] else 0
-        old = self.parent[name.replace(block[0], f".{at}.", 1) if block and depth[0] else name].numpy()
+        old = self.parent[name.replace(block[0], f".{at}.", 1) if block and depth[0] else name]
         for axis, size in enumerate(shape):
             if size < old.shape[axis]:
                 keep = np.random.default_rng([old.shape[axis], size]).choice(old.shape[axis], size, replace=False)
-                old = old.take(np.sort(keep), axis=axis)
-        fresh[: len(old)] += old
-        return torch.from_numpy(fresh)
+                old = old.index_select(axis, torch.from_numpy(np.sort(keep)))
+        return old
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.shapes)

@@ -36,6 +36,7 @@ Values: TypeAlias = Any
 There: TypeAlias = Callable[[Any], Values]
 
 _SLAB = 2**24  # numbers that are taken to float64 at a time on a device
+_ROWS = 4096  # rows of a table that are, in `crossed`
 _PROBE = 512  # rows of a product that shows how a device rounds
 
 
@@ -126,6 +127,27 @@ def sum_of_squares(matrix: Values, axis: int | None = None) -> NDArray[np.float6
 def _slabs(n: int, columns: int) -> Iterator[slice]:
     step = max(1, _SLAB // max(columns, 1))
     return (slice(first, first + step) for first in range(0, max(n, 1), step))
+
+
+def crossed(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.float64]:
+    """X^T Y of two tables with one row a token, in float64 and here: a copy of a whole table would take gigabytes.
+
+    Parameters
+    ----------
+    first, second
+        ``(n, d_1)`` and ``(n, d_2)``; one array may be both.
+
+    Returns
+    -------
+    array
+        ``(d_1, d_2)``.
+    """
+    product = np.zeros((first.shape[1], second.shape[1]))
+    for start in range(0, len(first), _ROWS):
+        x = first[start : start + _ROWS].astype(np.float64)
+        y = x if second is first else second[start : start + _ROWS].astype(np.float64)
+        product += x.T @ y  # (d_1, rows) @ (rows, d_2)
+    return product
 
 
 def at_home(device: str) -> bool:

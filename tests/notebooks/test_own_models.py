@@ -167,10 +167,10 @@ class Kernel:
     client: BlockingKernelClient
     models: list[str]
 
-    def run(self, name: str) -> NotebookNode:
-        """Execute a page on the reader's models."""
+    def run(self, name: str, parameters: dict[str, object] | None = None) -> NotebookNode:
+        """Execute a page on the reader's models, with these parameters or the smallest that it accepts."""
         notebook = load_notebook_node(str(NOTEBOOKS / f"{name}.ipynb"))
-        page = parameterize_notebook(notebook, {"profile": "own", **PAGES[name](self.models)})
+        page = parameterize_notebook(notebook, {"profile": "own", **(parameters or PAGES[name](self.models))})
         page.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
         notebook_client = NotebookClient(page, km=self.manager, timeout=300)
         notebook_client.kc = self.client
@@ -222,6 +222,36 @@ def test_a_page_on_ones_own_models_claims_nothing_of_the_zoo(name: str, kernel: 
     verdicts = str(last.outputs)
     assert "✓ holds" not in verdicts
     assert "✗ fails" not in verdicts
+
+
+JUDGED = {  # with a file of lineage: the claim, and the smallest parameters by which it can be judged
+    "matching_and_pvalues": ("I3", {"n_permutations": 199, "n_rematch": 3, "n_joint": 599}),
+    "llama_tree": (
+        "I4",
+        {"n_permutations": 19, "n_sequences": 4, "sequence_length": 16, "n_copies": 99, "further": []},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "n_blocks"), [("matching_and_pvalues", 2), ("matching_and_pvalues", 1), ("llama_tree", 2)]
+)
+def test_a_claim_is_judged_on_ones_own_folders_by_a_file_of_lineage(
+    name: str, n_blocks: int, kernel: Kernel, new_model, save_model, tmp_path: Path
+) -> None:
+    seeds = {"root": 1, "child": 1, "second": 2, "third": 3}
+    made = {model: new_model(seed, num_hidden_layers=n_blocks) for model, seed in seeds.items()}
+    folders = {model: save_model(network, tmp_path / model) for model, network in made.items()}
+    tiny_models.rewrite(folders["child"], lambda tensors: tensors["model.norm.weight"].mul_(1.01))
+    lineage = tmp_path / "lineage.csv"
+    lineage.write_text("{child},{root}\n{second},\n{third},\n".format(**folders))
+    claim, smallest = JUDGED[name]
+    page = kernel.run(name, {"models": list(map(str, folders.values())), "lineage": str(lineage), **smallest})
+    outputs = (output for cell in page.cells for output in cell.get("outputs", []))
+    judged = [output.data["text/plain"] for output in outputs if output.get("metadata", {}).get("claim") == claim]
+    assert judged
+    assert all(text.startswith((f"{claim} holds", f"{claim} fails")) for text in judged), judged
+    assert name != "matching_and_pvalues" or judged[0].startswith("I3 holds"), judged
 
 
 PLANTED = [

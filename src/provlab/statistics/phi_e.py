@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provlab import machine
-from provlab.arrays import There, Values, beside, here, of, on
+from provlab.arrays import There, Values, beside, crossed, here, of, on
 from provlab.errors import NotComparableError, ProvlabError
 from provlab.inference.matching import tie_seed
 from provlab.statistics.alive import living_rows
@@ -145,9 +145,9 @@ class PhiAxes(PhiE):
 
     def compare_block(self, a: Table, b: Table, block: int | None, options: Options) -> BlockResult:
         """Count the dimensions that are found again."""
-        first, second = (rows.astype(np.float64) for rows in paired(a, b))
-        # (d_1, d_1) @ (d_1, V) @ (V, d_2) @ (d_2, d_2)
-        cosines = _whitener(first) @ (first.T @ second) @ _whitener(second)
+        first, second = paired(a, b)
+        roots = [_whitener(crossed(table, table)) for table in (first, second)]
+        cosines = roots[0] @ crossed(first, second) @ roots[1]  # (d_1, d_1) @ (d_1, d_2) @ (d_2, d_2)
         again, width = int((cosines**2 > 0.5).sum()), min(cosines.shape)
         allowed = int(self.COMMON * width)
         log10_p, reach = (_log10_p(n, cosines.shape, allowed) for n in (again, width))
@@ -155,9 +155,9 @@ class PhiAxes(PhiE):
         return BlockResult(block, again / width, log10_p, reach, detail=detail)
 
 
-def _whitener(table: Matrix) -> Matrix:
-    """(E^T E)^(-1/2), ``(d, d)``, 0 along directions that are empty."""
-    values, vectors = np.linalg.eigh(table.T @ table)  # (d, V) @ (V, d)
+def _whitener(products: Matrix) -> Matrix:
+    """(E^T E)^(-1/2) of E^T E, ``(d, d)``, 0 along directions that are empty."""
+    values, vectors = np.linalg.eigh(products)
     inverse = np.where(values > _EMPTY * values[-1], np.abs(values), np.inf) ** -0.5
     return np.asarray((vectors * inverse) @ vectors.T)  # (d, d) @ (d, d)
 
@@ -386,7 +386,7 @@ def _explained(
 def _rotation(rows: Iterable[Pair]) -> NDArray[np.float32]:
     """M (M^T M)^(-1/2) with M = E_1^T E_2, ``(d_1, d_2)``: what orthogonal Procrustes gives."""
     shared = here(reduce(add, (x.T @ y for x, y in rows))).astype(np.float64)  # (d_1, n) @ (n, d_2)
-    return (shared @ _whitener(shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_2)
+    return (shared @ _whitener(shared.T @ shared)).astype(np.float32)  # (d_1, d_2) @ (d_2, d_1) @ (d_1, d_2)
 
 
 def _better(rows: Iterable[Pair], rotation: NDArray[np.float32]) -> tuple[NDArray[np.bool_], float]:

@@ -41,13 +41,13 @@ class Gates(Features):
     units: list[NDArray[np.float64]]  # as `provlab.reading.canonical.merged` says
 
     def block(self, block: int | None) -> tuple[Array, Array]:
-        """Activations ``(h, tokens)`` and inner products of the rows ``(h, h)`` of one block, float32."""
+        """Activations ``(h, tokens)`` and rows ``(h, width)`` of one block, float32."""
         assert block is not None
         both = self.activations[block], through_norm(self.model, "gate", block)
         activations, rows = (applied(self.units[block], values, "gate") for values in both)
         kept = alive(activations, rows, name=f"an MLP of {self.model.name}")
-        inner = (rows @ rows.T).astype(np.float32)
-        return (activations, inner) if kept.all() else (activations[kept], inner[kept][:, kept])
+        rows = rows.astype(np.float32)
+        return (activations, rows) if kept.all() else (activations[kept], rows[kept])
 
 
 @register
@@ -77,6 +77,7 @@ class MedianMax(Statistic):
         partner = match_shuffled(a[0], b[0], seed=tie_seed(options.seed, self.name, block)).indices
         smaller, larger = (a, b) if len(a[0]) <= len(b[0]) else (b, a)
         inputs = np.random.default_rng([options.seed, 1]).standard_normal((N_INPUTS, len(partner))).astype(np.float32)
-        answers = inputs @ smaller[1], inputs @ larger[1][np.ix_(partner, partner)]
+        # (inputs, h) @ (h, d) @ (d, h): K itself is wider than the rows that it is made of
+        answers = [(inputs @ rows) @ rows.T for rows in (smaller[1], larger[1][partner])]
         largest = cosine_similarity(answers[0].T, answers[1].T).max(axis=1)
         return BlockResult(block, float(1 - np.median(largest)))

@@ -11,6 +11,8 @@ from provlab.plots.explore import Spot
 from provlab.plots.figure import Figure
 from provlab.plots.style import styled
 
+TOLD = 1024  # units of a panel, at most, that are told to a pointer one by one: more are narrower than a pixel
+
 
 @styled
 def partners(matchings: Mapping[str, ArrayLike], *, caption: str) -> Figure:
@@ -36,7 +38,7 @@ def partners(matchings: Mapping[str, ArrayLike], *, caption: str) -> Figure:
         if i == 0:
             axes.set_ylabel("its partner in the other")
         reach = max(0.5, 0.01 * len(partner))  # as large as its mark
-        for unit, other in enumerate(partner):
+        for unit, other in enumerate(partner) if len(partner) <= TOLD else ():
             box = (unit - reach, unit + reach, other - reach, other + reach)
             text = f"{name}: unit {unit} is matched with unit {other}{', its own place' if unit == other else ''}"
             spots.append(Spot(axes, (box,), text))

@@ -6,16 +6,19 @@ projection where there is none) and the down projection D. Permutations, and rot
 replaced norms (T5) do not. There is no null distribution: the statistics are raw values.
 
 The matrices, a vocabulary wide, are never formed. With M = E A E^T and C = E_1^T E_2, the inner product of two of
-them is the trace of A_1 C A_2^T C^T, all of the width of the models; all tokens count, where the original takes some.
+them is the trace of A_1 C A_2^T C^T, all of the width of the models; all tokens count, where the original takes some. C
+is the same for all blocks and ways of two models, and is far more work than the rest: it is multiplied once.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.arrays import crossed
 from provlab.errors import NotComparableError
 from provlab.reading.anatomy import Anatomy
 from provlab.statistics import register
@@ -27,29 +30,58 @@ from provlab.statistics.results import BlockResult
 Matrix = NDArray[np.float64]
 
 
+class Table:
+    """The embedding of one model, and its products with those of others, each multiplied once while both are in use."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._products: WeakKeyDictionary[Table, Matrix] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, model: Model) -> "Table":
+        """Return the table that other ways through the same model use, if there are any."""
+        return _IN_USE.setdefault(model.checkpoint.digest, cls(model))
+
+    def times(self, other: "Table") -> Matrix:
+        """C = E_1^T E_2, ``(width, width)`` of this model and the other one."""
+        if other not in self._products:
+            rows = self.model.anatomy.read(self.model.checkpoint, "embedding")
+            others = rows if other is self else other.model.anatomy.read(other.model.checkpoint, "embedding")
+            self._products[other] = crossed(rows, others)
+        return self._products[other]
+
+
+_IN_USE: WeakValueDictionary[str, Table] = WeakValueDictionary()
+
+
 @dataclass(frozen=True)
 class Invariant:
     """One block's matrix M = E A E^T, by its factors.
 
     Attributes
     ----------
-    embedding : array
-        E, ``(vocab, width)`` float64.
+    table : Table
+        E, ``(vocab, width)``.
     core : array
         A, ``(width, width)`` float64.
     """
 
-    embedding: Matrix
+    table: Table
     core: Matrix
 
     def inner(self, other: "Invariant") -> float:
         """Sum of the products of all entries of two such matrices."""
-        between = self.embedding.T @ other.embedding
+        between = self.table.times(other.table)
         return float(np.sum((self.core @ between) * (between @ other.core)))
+
+    @cached_property
+    def square(self) -> float:
+        """Sum of the squares of all entries."""
+        return self.inner(self)
 
     def cosine(self, other: "Invariant") -> float:
         """Cosine of the angle between two such matrices, from -1 to 1."""
-        return self.inner(other) / float(np.sqrt(self.inner(self) * other.inner(other)))
+        return self.inner(other) / float(np.sqrt(self.square * other.square))
 
 
 @dataclass(frozen=True)
@@ -60,9 +92,9 @@ class Cores(Features):
     way: str
 
     @cached_property
-    def embedding(self) -> Matrix:
-        """Read E once."""
-        return self._read("embedding", None)
+    def table(self) -> Table:
+        """E, shared with the other ways."""
+        return Table.of(self.model)
 
     def block(self, block: int | None) -> Invariant:
         """Multiply the two projections of one block's way: queries and keys, values and output, or gate and down."""
@@ -74,7 +106,7 @@ class Cores(Features):
         else:
             entry = "gate" if self.model.anatomy.has("gate") else "up"
             core = self._read(entry, block).T @ self._read("down", block).T
-        return Invariant(self.embedding, core)
+        return Invariant(self.table, core)
 
     def _read(self, role: str, block: int | None) -> Matrix:
         return self.model.anatomy.read(self.model.checkpoint, role, block).astype(np.float64)

@@ -92,7 +92,9 @@ class Retrained:
         """
         if (block is None) != (student is None):
             raise InputError("block and student belong together: give both or neither")
-        network = self.model.checkpoint.load_model(dtype=self.options.torch_dtype, device=self.options.device)
+        network = self.model.checkpoint.load_model(
+            dtype=self.options.torch_dtype, device=self.options.device, by_blocks=True
+        )
         with ExitStack() as replaced:
             if block is not None and student is not None:
                 replaced.enter_context(in_place(network, self.model.checkpoint, block, student))

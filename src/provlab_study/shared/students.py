@@ -226,11 +226,9 @@ def distill(
         }
     )
     path = cache_dir() / "students" / f"{key[:32]}.safetensors"
-    if path.exists():
-        return _read(path)
-    student = _train(teacher, settings, rows, device, progress)
-    _write(path, student)
-    return student
+    if not path.exists():
+        _write(path, _train(teacher, settings, rows, device, progress))
+    return _read(path)  # mapped: the students of all blocks are larger than their model
 
 
 def _checked_sample(sample: NDArray[np.float32] | None, teacher: BlockMlp, settings: Settings) -> torch.Tensor | None:

@@ -92,6 +92,15 @@ def test_a_rotation_leaves_it_only_where_norms_are_constant(way, pair, tmp_path)
         assert np.allclose(values, 1.0, atol=1e-5) == same, values
 
 
+def test_embeddings_are_multiplied_once_for_all_blocks_and_ways(pair):
+    """Of 7B models this product is nearly all of the work, and a copy in double precision is a gigabyte."""
+    first, *others = ([get(way).prepare(model, Options()).block(0).table for model in pair] for way in WAYS)
+    product = first[0].times(first[1])
+    assert all(a is first[0] and a.times(b) is product for a, b in others)
+    read = [model.anatomy.read(model.checkpoint, "embedding").astype(np.float64) for model in pair]
+    assert np.allclose(product, read[0].T @ read[1], atol=1e-12)
+
+
 def test_other_vocabularies_are_refused_and_it_runs_only_when_named(pair):
     assert not set(WAYS) & set(USUAL)
     smaller = Model(pair[1].checkpoint, dataclasses.replace(pair[1].anatomy, vocab_size=7))
