@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, NullFormatter
 from numpy.typing import NDArray
 
 from provlab.plots import style
@@ -44,7 +44,8 @@ def curve(
         if log:
             low, high = axis.get_view_interval()
             if high < 20 * low:  # hardly a power of ten lies on it, and numbers of all places between would touch
-                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+                # of 1, 2, 5, 10 two or more lie on it; of fewer matplotlib would make a number of each small step
+                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high > 5 * low else MaxNLocator(4))
                 axis.set_major_formatter(LogFormatterSciNotation(labelOnlyBase=False))
             axis.set_minor_formatter(NullFormatter())
     style.value_grid(axes)
