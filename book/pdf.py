@@ -152,7 +152,7 @@ def printed(html: Path, name: str, pages: list[str]) -> Tag:
                 cell.extract()
     for table in article.select(".provenance details table"):  # hundreds of models, one a line
         table.replace_with(running(table))
-    for table in article.select(".cell_output table:not(.provlab-scoreboard)"):
+    for table in article.select(".cell_output table:not(.provlab-scoreboard, .provlab-lab table)"):
         shorten(table)
     for fold in article.select("details:not(.provlab-scoreboard.short details)"):  # the page Scoreboard shows all
         fold["open"] = ""
