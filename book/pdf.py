@@ -20,8 +20,11 @@ from browser import Browser, browser, installed
 from bs4 import BeautifulSoup, Tag
 
 BOOK = Path(__file__).parent
-# parts of a page that only a screen has use for
-SCREEN_ONLY = "script, style, button, .headerlink, .provlab-page-links, .prev-next-area, .tocsection, input, iframe"
+# parts of a page that only a screen has use for; the colours of a drawing stand in a style of its own
+SCREEN_ONLY = (
+    "script, style:not(svg style), button, input, iframe, .headerlink, .provlab-page-links, .prev-next-area, "
+    ".tocsection"
+)
 FOLDED_CODE = "details.above-input"
 RECORD = "#for-the-record, #parameters"  # behind the first, and in the second, code is for a reader at a screen
 MOST, SHOWN = 40, 12  # rows of a computed table: above so many, so few are printed
@@ -149,14 +152,14 @@ def printed(html: Path, name: str, pages: list[str]) -> Tag:
                 cell.extract()
     for table in article.select(".provenance details table"):  # hundreds of models, one a line
         table.replace_with(running(table))
-    for table in article.select(".cell_output table:not(.provlab-scoreboard)"):
+    for table in article.select(".cell_output table:not(.provlab-scoreboard, .provlab-lab table)"):
         shorten(table)
     for fold in article.select("details:not(.provlab-scoreboard.short details)"):  # the page Scoreboard shows all
         fold["open"] = ""
     for level in (5, 4, 3, 2, 1):  # parts are above pages
         for heading in article.select(f"h{level}"):
             heading.name = f"h{level + 1}"
-    for element in article.select("[id]"):
+    for element in article.select("[id]:not(svg [id])"):  # a drawing names its own arrows
         element["id"] = f"{slug(name)}--{element['id']}"
     here = (html / name).parent
     for element in article.select("[src]"):

@@ -337,7 +337,8 @@ def everything_below(folder):
 
 
 @pytest.mark.parametrize("line", SLIPS)
-def test_a_slip_is_refused_before_any_work(run, inside, models, tmp_path_factory, line):
+def test_a_slip_is_refused_before_any_work(run, inside, models, tmp_path_factory, monkeypatch, line):
+    monkeypatch.setenv("COLUMNS", "40")  # one line of whole words, however narrow the terminal is
     words = shlex.split(line.format_map(Given(models, tmp_path_factory.mktemp("given"))))
     before = everything_below(inside)
     status, out, err = run(*words)

@@ -330,10 +330,20 @@ function reachable() {
   });
 }
 
+// The search asks for each word, and sorts pages of one score by their titles. Words that only ask say nothing of a page;
+// chapters come before pages of the course, and those before lists.
+function searching() {
+  if (!window.Scorer) return; // of Sphinx, on its search page alone
+  stopwords.push("can", "do", "does", "how", "i", "many", "much", "my", "what", "when", "where", "which", "why");
+  const lists = /^(references|genindex|course\/(exercises|guide|monday)|experiments\/status)$/;
+  Scorer.score = ([page, , , , score]) => score - (lists.test(page) ? 0.8 : page.startsWith("course/") ? 0.4 : 0);
+}
+
 addEventListener("beforeprint", () => document.querySelectorAll("figcaption details").forEach((one) => (one.open = true)));
 addEventListener("load", () => document.querySelectorAll("figure.provlab-figure").forEach(clip)); // sizes are known then
 document.addEventListener("DOMContentLoaded", () => {
   mend();
+  searching();
   document.querySelectorAll("figure.provlab-figure:has(.provlab-spots)").forEach(explore);
   document.querySelectorAll(".provlab-question").forEach(ask);
   const record = document.querySelector("section#for-the-record");

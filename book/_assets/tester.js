@@ -637,6 +637,14 @@
     return element;
   }
 
+  // What a reader is told of an error: the browser's own words name no file.
+  const said = (error, called) => !(error instanceof DOMException) ? error.message
+    : `${called} cannot be read: it is a folder, or was moved or changed after it was chosen. Choose the file again.`;
+
+  // The name of a model in what a reader types or pastes: the address of its page has the name too
+  const pasted = (text) => text.trim().replace(/^https?:\/\/(?:www\.)?huggingface\.co\/([^?#]*).*$/, "$1")
+    .replace(/\/$/, "").replace(/^([^/]+\/[^/]+)\/tree\/([^/]+)(.*)$/, "$1$3@$2");
+
   class Tester {
     constructor(root, tables, blocks) {
       this.root = root;
@@ -674,7 +682,8 @@
 
     // Called by the button alone: the one place from which the page asks a network.
     async request() {
-      const [a, b] = [this.form.a.value.trim(), this.form.b.value.trim()], typed = this.form.block.value, number = Number(typed);
+      const [a, b] = ["a", "b"].map((name) => (this.form[name].value = pasted(this.form[name].value)));
+      const typed = this.form.block.value, number = Number(typed);
       const of = hub(this.weights, this.endpoint);
       this.noise.value = 0; // a disguise of the last pair is none of this one
       this.shuffle.checked = false;
@@ -730,7 +739,9 @@
           dragover: (event) => event.preventDefault(),
           drop: (event) => {
             event.preventDefault();
-            if (event.dataTransfer.files[0]) this.choose(name, { blob: event.dataTransfer.files[0] });
+            const { files } = event.dataTransfer;
+            if (files.length > 1) this.refuse(`${files.length} files were dropped into one box; drop one file into each.`);
+            else if (files[0]) this.choose(name, { blob: files[0] });
           } },
           make("legend", {}, title), make("label", {}, "A block of the zoo", controls.zoo),
           make("label", {}, "or a safetensors file, chosen or dropped here", controls.file), controls.layers, controls.what);
@@ -775,13 +786,13 @@
     // A block of the zoo, or a file whose blocks the reader may then choose from
     async choose(name, { blob, title }) {
       const side = this.sides[name], turn = (side.turn = (side.turn ?? 0) + 1);
+      if (title) side.file.value = "";
+      else side.zoo.value = "file"; // also where it cannot be read: a block of the zoo may then be chosen again
       try {
         side.up = null;
         const blocks = await this.weights.open(blob, title ?? blob.name ?? "The file");
         if (turn !== side.turn) return; // the reader has chosen again
         side.blocks = blocks;
-        side.zoo.value = title ? side.zoo.value : "file";
-        if (title) side.file.value = "";
         side.layer.replaceChildren(...side.blocks.map((block, i) => make("option", { value: i }, block.label)));
         side.layers.hidden = Boolean(title);
         this.copy.hidden = true;
@@ -789,8 +800,9 @@
         await this.take(name, side.blocks[0], title);
       } catch (error) {
         if (turn !== side.turn) return;
-        side.what.textContent = "";
-        this.refuse(error.message);
+        side.what.textContent = side.file.value = ""; // the same file may be chosen again, once it is mended
+        side.layers.hidden = true;
+        this.refuse(said(error, title ?? blob.name ?? "The file"));
       }
     }
 
@@ -804,8 +816,8 @@
         this.start();
       } catch (error) {
         if (turn !== side.turn) return;
-        side.what.textContent = "";
-        this.refuse(error.message);
+        side.what.textContent = side.file.value = "";
+        this.refuse(said(error, title ?? block.up.called));
       }
     }
 

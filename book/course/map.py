@@ -122,7 +122,7 @@ def drawn() -> str:
     arrows = [_arrow(places[source], places[target]) for target, source in ARROWS]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" role="group" '
+            f'<svg class="provlab-map" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" role="group" '
             'aria-label="Map of prerequisites; the table of sessions says the same">',
             _STYLE,
             '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -136,16 +136,17 @@ def drawn() -> str:
 
 
 _STYLE = """<style>
-svg text { font: 15px system-ui, "Helvetica Neue", Arial, sans-serif; fill: currentColor; text-anchor: middle; }
-svg text.label { text-anchor: start; font-weight: 600; }
-svg text.theme { font-weight: 400; font-size: 13px; }
-svg text.small { font-size: 12px; }
-svg .link { text-decoration: underline; }
-svg .band { fill: currentColor; fill-opacity: .06; }
-svg .frame { fill: var(--pst-color-background, #fff); stroke: currentColor; stroke-width: 1.4; }
-svg .before, svg .further { fill: none; stroke: currentColor; stroke-dasharray: 4 3; }
-svg a:hover .frame, svg a:focus .frame { stroke-width: 3; }
-svg path.arrow { fill: none; stroke: currentColor; stroke-opacity: .75; stroke-width: 1.4; marker-end: url(#tip); }
+.provlab-map text { font: 15px system-ui, Arial, sans-serif; fill: currentColor; text-anchor: middle; }
+.provlab-map text.label { text-anchor: start; font-weight: 600; }
+.provlab-map text.theme { font-weight: 400; font-size: 13px; }
+.provlab-map text.small { font-size: 12px; }
+.provlab-map .link { text-decoration: underline; }
+.provlab-map .band { fill: currentColor; fill-opacity: .06; }
+.provlab-map .frame { fill: var(--pst-color-background, #fff); stroke: currentColor; stroke-width: 1.4; }
+.provlab-map .before, .provlab-map .further { fill: none; stroke: currentColor; stroke-dasharray: 4 3; }
+.provlab-map a:hover .frame, .provlab-map a:focus .frame { stroke-width: 3; }
+.provlab-map path.arrow { fill: none; stroke: currentColor; stroke-opacity: .75; stroke-width: 1.4; }
+.provlab-map path.arrow { marker-end: url(#tip); }
 </style>"""
 
 

@@ -45,6 +45,13 @@ def book(tmp_path):
 PARTS = [("", ["index"]), ("A part", ["deep/second"])]
 
 
+def test_a_drawing_keeps_its_colours_and_arrows(pdf, book):
+    drawing = '<svg><style>rect {fill: none}</style><defs><marker id="tip"/></defs><path marker-end="url(#tip)"/></svg>'
+    document = pdf.one_document(book(f"<style>p {{color: red}}</style>{drawing}"), PARTS)
+    assert [style.get_text() for style in document.select("article style")] == ["rect {fill: none}"]
+    assert document.select_one("marker")["id"] == "tip"
+
+
 def test_pages_become_one_document(pdf, book):
     body = (
         '<h2 id="part">Section</h2><details class="hide above-input"><pre>code</pre></details><button>x</button>'

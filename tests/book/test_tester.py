@@ -228,6 +228,38 @@ def test_a_bad_file_gets_one_clear_line(page, file):
     assert page.value("document.querySelectorAll('#provlab-tester table, #provlab-tester b').length") == 0
 
 
+def test_after_a_bad_file_the_reader_chooses_again(page):
+    """The list does not name a block that is not held: one that it shows cannot be chosen."""
+    restore(page)
+    choose(page, "b", b"hello")
+    assert page.value("provlab.tester.sides.b.zoo.value") == "file"
+    page.value("(() => {const {zoo} = provlab.tester.sides.b; zoo.value = 1; return true})()")
+    page.value("(() => {provlab.tester.sides.b.zoo.dispatchEvent(new Event('change')); return true})()")
+    assert "rejected at 0.01" in until(page, "!provlab.tester.busy && document.querySelector('#provlab-tester table')")
+
+
+def test_a_folder_that_is_dropped_is_named(page):
+    """The browser's own words for it name no file."""
+    restore(page)
+    failing = "async () => {throw new DOMException('could not be processed', 'NotReadableError')}"
+    folder = f"{{name: 'my-model', size: 4096, slice: () => ({{arrayBuffer: {failing}}})}}"
+    page.value(f"provlab.tester.choose('b', {{blob: {folder}}}).then(() => true)")
+    line = page.value("document.querySelector('#provlab-tester .fault').textContent")
+    assert line.startswith("my-model cannot be read: it is a folder")
+
+
+def test_two_files_in_one_box_are_not_taken_for_one(page):
+    restore(page)
+    page.value(
+        "(() => {const data = new DataTransfer();"
+        "for (const name of ['one', 'two']) data.items.add(new File(['x'], name));"
+        "document.querySelectorAll('#provlab-tester fieldset')[1]"
+        ".dispatchEvent(new DragEvent('drop', {dataTransfer: data, cancelable: true})); return true})()"
+    )
+    line = page.value("document.querySelector('#provlab-tester .fault').textContent")
+    assert line == "2 files were dropped into one box; drop one file into each."
+
+
 def test_the_page_reads_on_a_phone_in_the_dark_and_by_keys(page):
     assert check_axe.check_page(page.path, page, check_axe.AXE.read_text(encoding="utf-8")) == []
     until(page, "document.querySelector('#provlab-tester svg')")
@@ -263,6 +295,18 @@ def test_a_long_table_folds_and_opens(page, tmp_path):
     assert page.value("[...document.querySelectorAll('details')].map(one => one.innerText)") == ["How many (16 rows)"]
     page.value("dispatchEvent(new Event('beforeprint'))")
     assert page.value("document.querySelector('details').open")
+
+
+def test_the_search_leaves_out_words_that_ask_and_puts_lists_last(page, tmp_path):
+    """With the names that Sphinx's own scripts define behind ours, and read once the page is there."""
+    sphinx = "var Scorer = {}, stopwords = ['the'];"
+    script = f'<script src="{(ASSETS / "provlab.js").as_uri()}"></script><script>{sphinx}</script>'
+    (tmp_path / "index.html").write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{script}", encoding="utf-8")
+    page.open(tmp_path / "index.html")
+    scored = "['experiments/miqu', 'course/session_01', 'references'].map(one => Scorer.score([one, '', '', null, 5]))"
+    chapter, course, last = page.value(scored)
+    assert 5 == chapter > course > last > 2  # what matches the beginning of a word alone comes behind all
+    assert page.value("['the', 'how', 'tokens'].map(word => stopwords.includes(word))") == [True, True, False]
 
 
 ROWS = (

@@ -140,6 +140,23 @@ def test_the_numbers_are_those_of_python(here, k):
         assert "All 48 hidden units of org/m0 stand in the order of org/base" in text
 
 
+@pytest.mark.parametrize(
+    ("typed", "asked"),
+    [
+        ("https://huggingface.co/org/base", "org/base"),
+        (" https://huggingface.co/org/base/tree/main?show_file_info=x ", "org/base@main"),
+        ("org/base/", "org/base"),
+    ],
+)
+def test_the_address_of_a_model_is_read_as_its_name(here, typed, asked):
+    opened(here)
+    fields = f"const {{a, b}} = provlab.tester.form; a.value = {typed!r}; b.value = 'org/m0'; return true"
+    here.chromium.value(f"(() => {{ {fields} }})()")
+    pressed(here)
+    assert fault(here) == ""
+    assert here.chromium.value("provlab.tester.form.a.value") == asked
+
+
 def no_listing(request, path):
     return path.startswith("/api/") and here_send(request, 500)
 

@@ -82,7 +82,8 @@ def test_every_plan_gives_what_a_page_needs(profile, name, parameters, capsys):
         ("pruning_forensics", {"children": ["/a"], "shown": "/b"}, "in shown one of the children"),
         ("distillation", {"bases": ["/a", "/b"]}, "with bases give tunes too"),
         ("distillation", {"bases": ["/a", "/b"], "tunes": ["/c", "/d", "/e"]}, "for each of tunes its base"),
-        ("encoders_and_fused", {"encoder": "/a"}, "with encoder give classifier and other_encoders too"),
+        ("encoders_and_fused", {"encoder": "/a"}, "with encoder give classifier too"),
+        ("encoders_and_fused", {"fused": "/a"}, "with fused give fused_tuned too"),
         (
             "encoders_and_fused",
             {

@@ -41,10 +41,7 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
     "miqu": lambda mine: {
         "base": mine[0], "leak": mine[1], "controls": [mine[2]], "tuned": mine[1], "block_sizes": [32],
     },
-    "encoders_and_fused": lambda mine: {
-        "encoder": mine[0], "classifier": mine[1], "other_encoders": [mine[2]],
-        "fused": mine[3], "fused_tuned": mine[4], "other_fused": [mine[5]],
-    },
+    "encoders_and_fused": lambda mine: {"fused": mine[0], "fused_tuned": mine[1]},
     "pruning_forensics": lambda mine: {
         "parents": [mine[0]], "children": [mine[1]], "strangers": [mine[2]], "n_sequences": 4,
     },

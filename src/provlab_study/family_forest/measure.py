@@ -107,7 +107,7 @@ def table(rows: Sequence[Judged]) -> pd.DataFrame:
             counts.loc[row.arm, "no direction"] += 1
         elif row.forward is not None:
             counts.loc[row.arm, f"{row.directed}: {words[row.forward]}"] += 1
-    return counts
+    return counts.rename(index={"zoo": "given, not grown"})  # the study's own models, or a reader's
 
 
 def kin_table(rows: Sequence[Judged]) -> pd.DataFrame:

@@ -121,7 +121,7 @@ def test_edges_are_judged_against_their_truth():
         Judged("zoo", "estimated", False, None, True, True, "near", "may not be given"),
         Judged("zoo", "missed", False, None, None, False),
     ]
-    assert measure.table(rows).loc["zoo"].to_dict()["rows: wrong"] == 1
+    assert measure.table(rows).loc["given, not grown"].to_dict()["rows: wrong"] == 1
     assert measure.kin_table(rows).loc["zoo"].tolist() == [0, 0, 1, 0, 0, 1, 0]
     assert measure.independent_joined(forest, {**parents, "c": ()}) == (2, 0, 1, 3)
 
