@@ -18,6 +18,7 @@ from provlab.inference import power
 from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
+from provlab.reading.forms import CHOSEN
 from provlab.report.card import joined
 from provlab.report.decide import (
     EQUAL,
@@ -184,7 +185,7 @@ class Verdict:
     def _equal(self) -> list[Finding]:
         """What else than the files differs between two models of the same tensors."""
         configs = {model.get("config") for model in self._models}
-        return [*say("mind", "configs", len(configs) > 1), *_of_models(self._models)]
+        return [*say("mind", "configs", len(configs) > 1), *of_models(self._models)]
 
     def _why(self) -> list[Finding]:
         """Why nothing is said, where nothing rejects."""
@@ -395,8 +396,7 @@ class Verdict:
             *self._blocks_read(),
             *self._dropped(),
             *(("mind", remark) for remark in remarks),
-            *_of_models(self._models),
-            *_all(say("mind", "form", name=name, form=form) for name, form in self.pair.forms.items()),
+            *of_models(self._models, self.pair.forms),
             *(("mind", remark) for remark in self._family.remarks()),
             *self._described(),
         ]
@@ -461,8 +461,19 @@ def share_seen(outcome: Outcome, bar: float) -> float | None:
     return power.smallest_share([block.detail.needed("n") for block in told], counted, bar - pairs)
 
 
-def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """How the files qualify the verdict: not verified, stored as codes, merged, or read in part."""
+def of_models(models: Sequence[Mapping[str, Any]], read: Mapping[str, str] | None = None) -> list[Finding]:
+    """How the files of models qualify any answer about them, be it of two, of a tree, or of a shelf.
+
+    They were not verified, are stored as codes, merged, or read in part; another program makes another model of them;
+    a text was not read in each form in which the models' users give them one.
+
+    Parameters
+    ----------
+    models
+        What is known of them, as `provlab.api.described` says it.
+    read
+        Name -> the form in which a model read the text, where that is known.
+    """
     unverified = [model for model in models if model.get("not_verified")]
     by_commit = {which: [str(m["source"]) for m in unverified if bool(m.get("commit")) == which] for which in (1, 0)}
     stored = {str(model["source"]): model.get("stored") or () for model in models}
@@ -483,6 +494,18 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
         *say("mind", "lora", sources=" and ".join(source for source, used in stored.items() if "LoRA" in used)),
         *_all(say("mind", "read_as", **about) for about in of),
         *_all(say("mind", "language_part", **about) for about in of),
+        *_all(_formed(model, (read or {}).get(str(model.get("name")), "")) for model in models),
+    ]
+
+
+def _formed(model: Mapping[str, Any], read: str) -> list[Finding]:
+    """In which form a model read the text, and in which ones its users may give it a text and it did not."""
+    name, forms = str(model.get("name")), model.get("forms") or []
+    facts = {"name": name, "read": read, "forms": forms, "others": [form for form in forms if form != read]}
+    return [
+        *say("mind", "form", read in CHOSEN, name=name, form=read),
+        *(say("mind", "not_in", **facts) or say("mind", "in_one", len(forms) > 1 and not read, **facts)),
+        *say("mind", "template", template=one_line(str(model.get("template") or ""), 300)),
     ]
 
 
