@@ -642,7 +642,7 @@ def test_no_gates(verdict, gpt2, save_model, tmp_path):
 
 
 def test_each_answer_says_how_the_files_of_a_model_qualify_it(models, spoilt, tmp_path):
-    """A pair's, a tree's and a shelf's, of the model that is asked about and of one that is kept."""
+    """A pair's, a study's, a tree's, and a shelf's of the model that is asked about and of one that is kept."""
     auto_map = {"AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}
     tiny_models.edit_json(spoilt / "config.json", lambda config: config.update(auto_map=auto_map))
     honest, other = models["tuned"], str(spoilt)
@@ -650,6 +650,7 @@ def test_each_answer_says_how_the_files_of_a_model_qualify_it(models, spoilt, tm
         shelf.add([source], tmp_path / name)
     answers = [
         provlab.compare(honest, other, statistics=["phi_u"], progress=False),
+        provlab.study([honest, other], statistics=["phi_u"], progress=False),
         provlab.tree([honest, other], progress=False),
         shelf.identify(other, tmp_path / "beside it"),
         shelf.identify(honest, tmp_path / "of it"),

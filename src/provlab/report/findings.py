@@ -462,7 +462,7 @@ def share_seen(outcome: Outcome, bar: float) -> float | None:
 
 
 def of_models(models: Sequence[Mapping[str, Any]], read: Mapping[str, str] | None = None) -> list[Finding]:
-    """How the files of models qualify any answer about them, be it of two, of a tree, or of a shelf.
+    """How the files of models qualify any answer about them, be it of a pair, of a study, of a tree or of a shelf.
 
     They were not verified, are stored as codes, merged, or read in part; another program makes another model of them;
     a text was not read in each form in which the models' users give them one.
