@@ -134,7 +134,7 @@ def test_a_verdict_names_the_forms_that_were_not_read_and_a_template_that_cannot
     assert "was given the text" not in compare(models["tuned"], str(spoilt), statistics=["phi_u"], **few).verdict()
     (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no turns') }}")
     said = compare(models["tuned"], str(spoilt), statistics=["phi_jsd"], **few).verdict()
-    assert f"{spoilt} has a chat template that cannot be used: no turns; mend chat_template" in said
+    assert f"{spoilt.name} has a chat template that cannot be used: no turns; mend chat_template" in said
     assert "chat_template.jinja. No text was read in its turns." in said
 
 

@@ -163,7 +163,7 @@ def _written(checkpoint: "Checkpoint") -> Written:
     refused = ""
     for name, turns in zip(CHOSEN[1:], _TURNS if tokenizer.chat_template else (), strict=False):
         try:
-            shown = tokenizing.rendered(checkpoint.source, tokenizer, turns, asks=False)
+            shown = tokenizing.rendered(checkpoint.name, tokenizer, turns, asks=False)
             found.append(_around(checkpoint, name, shown))
         except CheckpointError as error:
             refused = str(error)
@@ -177,7 +177,7 @@ def _around(checkpoint: "Checkpoint", name: str, shown: str) -> Form:
     """Return a form by what a template shows of `_TEXT`."""
     before, found, after = shown.rpartition(_TEXT)
     if not found:
-        raise CheckpointError(f"{checkpoint.source} has a chat template that does not show a text {name}")
+        raise CheckpointError(f"{checkpoint.name} has a chat template that does not show a text {name}")
     return Form(name, tuple(checkpoint.encode(before)), tuple(checkpoint.encode(after)))
 
 

@@ -186,7 +186,7 @@ _AROUND = 100_000
 
 
 def rendered(
-    source: str, tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Mapping[str, str]], *, asks: bool
+    called: str, tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Mapping[str, str]], *, asks: bool
 ) -> str:
     """Return what a tokenizer's one chat template makes of turns, and with `asks` what begins an answer to them.
 
@@ -202,7 +202,7 @@ def rendered(
     where = "mend chat_template in tokenizer_config.json, or chat_template.jinja"
     if isinstance(templates, dict) and "default" not in templates and len(templates) > 1:
         names = one_line(", ".join(sorted(templates)))[:100]
-        raise CheckpointError(f"{source} has {len(templates)} chat templates ({names}) and none named default; {where}")
+        raise CheckpointError(f"{called} has {len(templates)} chat templates ({names}) and none named default; {where}")
     single = templates.get("default", next(iter(templates.values()))) if isinstance(templates, dict) else templates
     template = (_DAY if "strftime_now" in str(single) else "") + str(single)
 
@@ -219,7 +219,7 @@ def rendered(
         return bounded(made, seconds=_SECONDS, memory=_MEMORY)
     except (RuntimeError, OSError) as error:  # of the template, or of a system that has no room for a copy
         why = one_line(error)
-        raise CheckpointError(f"{source} has a chat template that cannot be used: {why}; {where}") from error
+        raise CheckpointError(f"{called} has a chat template that cannot be used: {why}; {where}") from error
 
 
 @contextmanager
