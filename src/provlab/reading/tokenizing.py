@@ -181,7 +181,7 @@ _DAY = (
 
 #: what a template may take: it is a program that came with the model, and one of a user's turn takes milliseconds
 _SECONDS, _MEMORY = 5, 1_000_000_000
-#: letters that it may write around what it is given; the longest system prompts that publishers write have some 10,000
+#: letters that it may write around what it is given; no system prompt of a publisher comes near
 _AROUND = 100_000
 
 
