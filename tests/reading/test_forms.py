@@ -73,7 +73,7 @@ HOSTILE = {
     "memory": ("{{ 'a' * 10000000000 }}", r"it needs more than 1\.0 GB of memory"),
     "a width": ("{{ 'a' | center(10000000000) }}", r"it needs more than 1\.0 GB of memory"),
     "letters": (
-        "{{ messages[0].content }}{{ 'a' * 200000 }}",
+        "{% for turn in messages %}{{ turn.content }}{% endfor %}{{ 'a' * 200000 }}",
         "it writes 200,000 letters around a text",
     ),
 }
@@ -128,10 +128,10 @@ def test_a_verdict_names_the_forms_that_were_not_read_and_a_template_that_cannot
     few = {"n_sequences": 8, "sequence_length": 16, "text": text, "progress": False}
     said = compare(models["tuned"], str(spoilt), statistics=["phi_jsd", "phi_match"], **few).verdict()
     others = "behind its begin token, as a user's turn, as an answer"
-    assert f"{spoilt.name} was given the text bare, and not {others}: it may be another model there." in said
+    assert f"{spoilt.name} read the text bare; nothing is known of a text {others}." in said
     said = compare(models["tuned"], str(spoilt), statistics=["phi_match"], **few).verdict()
-    assert f"{spoilt.name} was given the text in one form of these: bare, {others}." in said
-    assert "was given the text" not in compare(models["tuned"], str(spoilt), statistics=["phi_u"], **few).verdict()
+    assert f"{spoilt.name} read the text in one form of these: bare, {others}." in said
+    assert "read the text" not in compare(models["tuned"], str(spoilt), statistics=["phi_u"], **few).verdict()
     (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no turns') }}")
     said = compare(models["tuned"], str(spoilt), statistics=["phi_jsd"], **few).verdict()
     assert f"{spoilt.name} has a chat template that cannot be used: no turns; mend chat_template" in said

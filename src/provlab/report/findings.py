@@ -494,19 +494,23 @@ def of_models(models: Sequence[Mapping[str, Any]], read: Mapping[str, str] | Non
         *say("mind", "lora", sources=" and ".join(source for source, used in stored.items() if "LoRA" in used)),
         *_all(say("mind", "read_as", **about) for about in of),
         *_all(say("mind", "language_part", **about) for about in of),
-        *_all(_formed(model, (read or {}).get(str(model.get("name")), "")) for model in models),
+        *_formed(models, read or {}),
     ]
 
 
-def _formed(model: Mapping[str, Any], read: str) -> list[Finding]:
-    """In which form a model read the text, and in which ones its users may give it a text and it did not."""
-    name, forms = str(model.get("name")), model.get("forms") or []
-    facts = {"name": name, "read": read, "forms": forms, "others": [form for form in forms if form != read]}
-    return [
-        *say("mind", "form", read in CHOSEN, name=name, form=read),
-        *(say("mind", "not_in", **facts) or say("mind", "in_one", len(forms) > 1 and not read, **facts)),
-        *say("mind", "template", template=one_line(str(model.get("template") or ""), 300)),
-    ]
+def _formed(models: Sequence[Mapping[str, Any]], read: Mapping[str, str]) -> list[Finding]:
+    """In which form models read the text, and in which ones their users may give them a text and they did not."""
+    told = {
+        str(model.get("name")): (read.get(str(model.get("name")), ""), model.get("forms") or []) for model in models
+    }
+    alike = _by_reason((name, (form, *forms)) for name, (form, forms) in told.items())
+    refused = [str(model["template"]) for model in models if model.get("template")]
+    found = _all(say("mind", "form", form in CHOSEN, name=name, form=form) for name, (form, _) in told.items())
+    for (form, *forms), names in alike.items():
+        facts = {"name": " and ".join(names), "read": form, "others": [each for each in forms if each != form]}
+        one_of = len(forms) > 1 and not form
+        found += say("mind", "not_in", **facts) or say("mind", "in_one", one_of, name=facts["name"], forms=forms)
+    return found + _all(say("mind", "template", template=one_line(why, 300)) for why in refused)
 
 
 def _noted(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
