@@ -128,7 +128,7 @@ def test_a_verdict_names_the_forms_that_were_not_read_and_a_template_that_cannot
     few = {"n_sequences": 8, "sequence_length": 16, "text": text, "progress": False}
     said = compare(models["tuned"], str(spoilt), statistics=["phi_jsd", "phi_match"], **few).verdict()
     others = "behind its begin token, as a user's turn, as an answer"
-    assert f"{spoilt.name} read the text bare; nothing is known of a text {others}." in said
+    assert f"{spoilt.name} read the text bare, none {others}." in said
     said = compare(models["tuned"], str(spoilt), statistics=["phi_match"], **few).verdict()
     assert f"{spoilt.name} read the text in one form of these: bare, {others}." in said
     assert "read the text" not in compare(models["tuned"], str(spoilt), statistics=["phi_u"], **few).verdict()
