@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +27,11 @@ from provlab.report.comparison import Comparison
 from provlab.report.decide import OUTCOMES
 
 MODELS = {"random": 24, "trained": 22}
-SHORT = {"n_sequences": 32, "sequence_length": 28, "progress": False}  # a token before each, and 32 positions in all
+SHORT: dict[str, Any] = {
+    "n_sequences": 32,
+    "sequence_length": 28,
+    "progress": False,
+}  # a token before each, and 32 positions in all
 LOOSE = 0.05  # a level that more pairs reach by chance
 
 

@@ -206,9 +206,13 @@ def rendered(
     single = templates.get("default", next(iter(templates.values()))) if isinstance(templates, dict) else templates
     template = (_DAY if "strftime_now" in str(single) else "") + str(single)
 
+    conversation = [dict(turn) for turn in turns]
+
     def made() -> str:
         text = str(
-            tokenizer.apply_chat_template([*turns], chat_template=template, add_generation_prompt=asks, tokenize=False)
+            tokenizer.apply_chat_template(
+                conversation, chat_template=template, add_generation_prompt=asks, tokenize=False
+            )
         )
         more = len(text) - sum(len(turn["content"]) for turn in turns)
         if more > _AROUND:
