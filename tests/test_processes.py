@@ -3,6 +3,7 @@
 import gc
 import os
 import platform
+import resource
 import subprocess
 import sys
 import weakref
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from provlab.processes import LARGE_PAGES, collect_seldom, starting_with
+from provlab.processes import LARGE_PAGES, bounded, collect_seldom, starting_with
 
 
 def test_all_objects_are_looked_through_seldom_and_young_garbage_is_found_as_before():
@@ -73,3 +74,43 @@ def test_the_c_library_knows_each_setting_as_it_is_written():
     for setting in LARGE_PAGES["GLIBC_TUNABLES"].split(":"):
         name, value = setting.split("=")
         assert int(known[name].split()[0], 16) == int(value)
+
+
+def _loops():
+    while True:
+        pass
+
+
+def _refuses():
+    raise ValueError("no such text")
+
+
+#: what a call does in vain -> what is said of it
+BOUNDED = {
+    "a loop": (_loops, "it takes more than 1 seconds"),
+    "a product, which Python does not interrupt": (lambda: str(len(str(9 ** (9**9)))), "it takes more than 1 seconds"),
+    "a long text": (lambda: "a" * 10**10, r"it needs more than 1\.0 GB of memory"),
+    "an error": (_refuses, "no such text"),
+    "an end": (lambda: os._exit(3), "or ends the process"),
+}
+
+
+@pytest.mark.parametrize("label", BOUNDED)
+def test_a_call_that_takes_too_much_is_ended_and_what_it_raises_is_heard(label):
+    call, why = BOUNDED[label]
+    with pytest.raises(RuntimeError, match=why):
+        bounded(call, seconds=1, memory=10**9)
+
+
+def test_a_call_is_given_what_is_loaded_here_and_leaves_nothing(monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    held, limits = ["a", "\ud800", "\n" * 200_000], resource.getrlimit(resource.RLIMIT_AS)
+
+    def call():
+        held.append("b")
+        return "".join(held)
+
+    assert bounded(call, seconds=5, memory=10**9) == "".join(held) + "b"
+    assert len(held) == 3
+    assert resource.getrlimit(resource.RLIMIT_AS) == limits
+    assert "TOKENIZERS_PARALLELISM" not in os.environ

@@ -106,7 +106,7 @@ def study(
     )
     ran = tuple(dict.fromkeys(record.statistic for record in records))
     return StudyReport(
-        described(opened, ran, options),
+        described(opened.models, ran, options),
         tuple(records),
         options,
         primary,

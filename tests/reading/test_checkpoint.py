@@ -363,7 +363,7 @@ def test_of_what_is_read_in_part_no_large_file_is_hashed(models, tmp_path, monke
         with counting() as count:
             opened = open_models([str(base), models["tuned"]], in_part=in_part)
             records = tuple(run_pairs(opened, ["phi_u"], Options(), store=store, progress=False))
-            result = Comparison(described(opened), records, Options())
+            result = Comparison(described(opened.models), records, Options())
         return count.hashed, result
 
     hashed, some = compared(True)

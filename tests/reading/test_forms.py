@@ -1,5 +1,6 @@
 """The forms in which a model's folder says that text is written, and that a model is read in that which it works in."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import tiny_models
 import torch
 
 from provlab import compare
+from provlab.errors import CheckpointError
+from provlab.modeldiff.tokens import opening
+from provlab.reading import tokenizing
 from provlab.reading.checkpoint import Checkpoint
-from provlab.reading.forms import PLAIN, Form, forms, lent
+from provlab.reading.forms import PLAIN, Form, forms, lent, written
 from provlab.running.activations import LOG_PROBS, mlp_activations
 from provlab.running.predictions import next_token_log_probs, rounded_log_probs
 from provlab.statistics import get
@@ -60,6 +64,78 @@ def test_forms_are_those_that_the_folder_names_each_once(spoilt):
     assert names(spoilt) == ["bare", begin]
     writes(spoilt, "<|endoftext|>")
     assert of(spoilt) == [Form("as its tokenizer writes it", (0,)), PLAIN]
+
+
+LOOP = "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}"
+#: templates that no user could use, and what is said of each
+HOSTILE = {
+    "loops": (LOOP, "it takes more than 1 seconds"),
+    "memory": ("{{ 'a' * 10000000000 }}", r"it needs more than 1\.0 GB of memory"),
+    "a width": ("{{ 'a' | center(10000000000) }}", r"it needs more than 1\.0 GB of memory"),
+    "letters": (
+        "{% for turn in messages %}{{ turn.content }}{% endfor %}{{ 'a' * 200000 }}",
+        "it writes 200,000 letters around a text",
+    ),
+}
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_a_template_without_an_end_ends_and_hinders_nothing_else(label, spoilt, monkeypatch):
+    monkeypatch.setattr(tokenizing, "_SECONDS", 1)
+    template, why = HOSTILE[label]
+    (spoilt / "chat_template.jinja").write_text(template)
+    assert names(spoilt, room=1000) == ["bare", "behind its begin token"]
+    checkpoint = Checkpoint.open(str(spoilt))
+    assert re.search(f"has a chat template that cannot be used: {why}", written(checkpoint).refused)
+    with pytest.raises(CheckpointError, match=why):
+        opening(checkpoint, "the model")
+
+
+def test_a_template_is_rendered_once_for_all_who_ask(spoilt, monkeypatch):
+    (spoilt / "chat_template.jinja").write_text(TURNS)
+    asked = []
+    rendered = tokenizing.rendered
+    monkeypatch.setattr(tokenizing, "rendered", lambda *of, **how: asked.append(1) or rendered(*of, **how))
+    checkpoint = Checkpoint.open(str(spoilt))
+    assert forms(checkpoint, 300, 40) == forms(checkpoint, 300, 40)
+    assert len(asked) == 2
+
+
+def test_a_template_shows_what_transformers_shows(spoilt):
+    """Settings of the sandbox, filters, the tokenizer's own tokens, and what begins an answer."""
+    template = (
+        "{%- for turn in messages %}\n  {% if loop.index > 3 %}{% break %}{% endif %}\n"
+        "{{ bos_token }}{{ turn | tojson }}{% generation %}.{% endgeneration %}{% endfor %}"
+        "{% set found = namespace(n=2) %}{{ found.n }}{{ add_generation_prompt }}{{ tools is none }}"
+    )
+    tokenizer = Checkpoint.open(str(spoilt)).tokenizer()
+    tokenizer.chat_template = template
+    turns = [{"role": "user", "content": f'é {k} "a"'} for k in range(5)]
+    for asks in (True, False):
+        whole = tokenizer.apply_chat_template(turns, add_generation_prompt=asks, tokenize=False)
+        assert tokenizing.rendered("any", tokenizer, turns, asks=asks) == whole
+
+
+def test_a_template_that_hides_a_text_is_named(spoilt):
+    (spoilt / "chat_template.jinja").write_text("{{ messages[-1].content | lower }}")
+    assert names(spoilt) == ["bare", "behind its begin token"]
+    refused = written(Checkpoint.open(str(spoilt))).refused
+    assert refused.endswith("has a chat template that does not show a text as an answer")
+
+
+def test_a_verdict_names_the_forms_that_were_not_read_and_a_template_that_cannot_be_used(models, spoilt, text):
+    (spoilt / "chat_template.jinja").write_text(TURNS)
+    few = {"n_sequences": 8, "sequence_length": 16, "text": text, "progress": False}
+    said = compare(models["tuned"], str(spoilt), statistics=["phi_jsd", "phi_match"], **few).verdict()
+    others = "behind its begin token, as a user's turn, as an answer"
+    assert f"{spoilt.name} read the text bare, none {others}." in said
+    said = compare(models["tuned"], str(spoilt), statistics=["phi_match"], **few).verdict()
+    assert f"{spoilt.name} read the text in one form of these: bare, {others}." in said
+    assert "read the text" not in compare(models["tuned"], str(spoilt), statistics=["phi_u"], **few).verdict()
+    (spoilt / "chat_template.jinja").write_text("{{ raise_exception('no turns') }}")
+    said = compare(models["tuned"], str(spoilt), statistics=["phi_jsd"], **few).verdict()
+    assert f"{spoilt.name} has a chat template that cannot be used: no turns; mend chat_template" in said
+    assert "chat_template.jinja. No text was read in its turns." in said
 
 
 def test_a_model_without_a_tokenizer_is_given_bare_ids_or_those_of_the_other(llama):

@@ -5,6 +5,7 @@ of 1.5 standard deviations in its up projections: phi_u finds them, phi_match, w
 to withstand, in some draws only.
 """
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -22,6 +23,7 @@ from planted import record as planted_record
 import provlab
 from provlab import statistics
 from provlab.attacks.disguise import disguise
+from provlab.attest import shelf
 from provlab.engine.table import PairRecord
 from provlab.errors import CheckpointError
 from provlab.inference import allowing, pvalues
@@ -637,3 +639,25 @@ def test_no_gates(verdict, gpt2, save_model, tmp_path):
     assert says(result, "ask too", "advice", advice="phi_unseen, phi_views") == (
         len(result.records[0].outcome.blocks) < 3
     )
+
+
+def test_each_answer_says_how_the_files_of_a_model_qualify_it(models, spoilt, tmp_path):
+    """A pair's, a study's, a tree's, and a shelf's of the model that is asked about and of one that is kept."""
+    auto_map = {"AutoModelForCausalLM": "modeling_llama.LlamaForCausalLM"}
+    tiny_models.edit_json(spoilt / "config.json", lambda config: config.update(auto_map=auto_map))
+    honest, other = models["tuned"], str(spoilt)
+    for name, source in (("of it", other), ("beside it", honest)):
+        shelf.add([source], tmp_path / name)
+    answers = [
+        provlab.compare(honest, other, statistics=["phi_u"], progress=False),
+        provlab.study([honest, other], statistics=["phi_u"], progress=False),
+        provlab.tree([honest, other], progress=False),
+        shelf.identify(other, tmp_path / "beside it"),
+        shelf.identify(honest, tmp_path / "of it"),
+    ]
+    note = "Loaded by transformers, spoilt may be another model"
+    for found in answers:
+        assert " ".join(str(found).split()).count(note) == 1
+        assert any(note in text for label, text in found.card().remarks if label == "mind")
+        assert note in json.dumps(found.to_json())
+    assert note not in str(shelf.identify(models["stranger"], tmp_path / "of it"))

@@ -15,6 +15,7 @@ A fingerprint of a 7B model has some 11 MB. Its rows are chosen before another m
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provlab.api import described
 from provlab.errors import CheckpointError, InputError, NotComparableError
 from provlab.kept import read_arrays, write_arrays
 from provlab.reading.canonical import applied, merged, silu
 from provlab.report.decide import EQUAL, IDENTICAL
+from provlab.report.findings import of_models
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows
 from provlab.statistics.model import Model
@@ -65,6 +68,8 @@ class Fingerprint:
         known.
     sorted_by
         By which key the units of all blocks seem sorted most (`provlab.statistics.order.findings`); None without units.
+    notes
+        Sentences that qualify any answer about the model (`provlab.report.findings.of_models`).
     """
 
     source: str
@@ -81,6 +86,7 @@ class Fingerprint:
     sorted_by: dict[str, Any] | None
     content: str = ""
     config: str = ""
+    notes: Sequence[str] = ()
 
     @classmethod
     def of(cls, source: str, model: Model) -> "Fingerprint":
@@ -106,6 +112,7 @@ class Fingerprint:
             "sorted_by": order_of_units,
             "content": checkpoint.content or "",
             "config": checkpoint.config_digest,
+            "notes": [words for _, words in of_models(described({source: model}))],
         }
         return cls(source, checkpoint.digest, up, second, written, **kept, **about)
 

@@ -165,12 +165,15 @@ class Kin(views.Report):
     nearest
         The kin among which the nearest ancestor on the shelf is, if any of them is an ancestor; see
         `provlab.attest.nearest`.
+    notes
+        What qualifies an answer about this model, and about each that it is related to: sentences, each once.
     """
 
     source: str
     digest: str
     tests: tuple[dict[str, Any], ...]
     nearest: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def outcomes(self) -> dict[str, str]:
@@ -247,7 +250,7 @@ class Kin(views.Report):
         return [*shares, READ] if shares else []
 
     def _notes(self) -> list[str]:
-        return [f"{test['source']}: {test['note']}" for test in self.tests if test["note"]]
+        return [*self.notes, *(f"{test['source']}: {test['note']}" for test in self.tests if test["note"])]
 
     def parts(self) -> list[views.Part]:
         """A row for each test, what weaker answers mean, and the ways in which kin stay unseen."""
@@ -340,7 +343,10 @@ def answer(own: Fingerprint, others: Sequence[Fingerprint]) -> Kin:
     for test, value in zip(tested, pvalues.holm(np.array([test["log10_p"] for test in tested])), strict=True):
         test["adjusted_log10_p"] = float(value)
     kin = Kin(own.source, own.digest, tuple(tests))
-    return replace(kin, nearest=_nearest(own, others, kin))
+    outcomes = kin.outcomes
+    related = [other for other in others if outcomes[other.source] != NONE]
+    notes = dict.fromkeys(note for side in (own, *related) for note in side.notes)
+    return replace(kin, nearest=_nearest(own, others, kin), notes=tuple(notes))
 
 
 def _nearest(own: Fingerprint, others: Sequence[Fingerprint], kin: Kin) -> tuple[str, ...]:

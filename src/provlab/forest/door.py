@@ -115,7 +115,8 @@ def tree(
     unread = tuple(dict.fromkeys(model for pair in errors for model in pair))
     about = tuple(grown), tuple(names), families.joins, bar, failed, options, outgroup, families.partly, unread
     measured = grow.READINGS if pairs else ()
-    models_read = described(opened, (*names, *measured, *{record.statistic for record in looks}), options)
+    ran = *names, *measured, *{record.statistic for record in looks}
+    models_read = described(opened.models, ran, options, forms=True)
     return Forest(models_read, *about, measured)
 
 

@@ -15,6 +15,7 @@ from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.report import views
 from provlab.report.card import QUIET, RELATED, Branch, Card, in_short
+from provlab.report.findings import of_models
 from provlab.report.lineage import short_names
 from provlab.statistics import flaws
 from provlab.statistics.base import BY_THEOREM
@@ -295,6 +296,7 @@ class Forest(views.Report):
             f"{len(yes) + len(no)} pairs{_told(yes, no, names)}. They are no one family: a model may stand between."
             for a, b, yes, no in self.partly
         ]
+        parts += [words for _, words in of_models(self.models)]
         parts.append(views.Listed("Levels", [f"{level}: {words}" for level, words in self.levels.items()]))
         if any(len(family.models) > 1 for family in self.families):
             parts.append(views.Listed("Edges", [f"{relation}: {words}" for relation, words in RELATIONS.items()]))
@@ -307,7 +309,8 @@ class Forest(views.Report):
         body: list[str | views.Table | Branch] = [
             branch for family in self.families if family.edges for branch in _branches(family, names)
         ]
-        notes = [shortened(note, names) for family in self.families for note in family.notes]
+        notes = [words for _, words in of_models(self.models)]
+        notes += [shortened(note, names) for family in self.families for note in family.notes]
         levels = {edge.joined for edge in self.edges} | {edge.directed for edge in self.edges if edge.directed}
         remarks = [
             *self._single(names),

@@ -7,14 +7,13 @@ beyond its tokenizer, and tokens that were added to one model alone, are left ou
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from provlab.errors import CheckpointError, NotComparableError
 from provlab.reading.checkpoint import Checkpoint
-from provlab.reading.tokenizing import usable_template, usable_tokenizer
+from provlab.reading.tokenizing import rendered, usable_tokenizer
 
 #: a text, or the turns of a chat: who speaks, and what
 Prompt = str | tuple[tuple[str, str], ...]
@@ -125,11 +124,8 @@ def opening(checkpoint: Checkpoint, prompt: Prompt | None = None) -> list[int]:
     if prompt and tokenizer.chat_template:
         spoken = (("user", prompt),) if isinstance(prompt, str) else prompt
         turns = [{"role": role, "content": content} for role, content in spoken]
-        with usable_template(checkpoint.source, tokenizer) as template:
-            ids: Any = tokenizer.apply_chat_template(
-                turns, chat_template=template, add_generation_prompt=True, return_dict=False
-            )
-        return _embedded(checkpoint, list(ids), "its chat template writes")
+        ids = checkpoint.encode(rendered(checkpoint.source, tokenizer, turns, asks=True))
+        return _embedded(checkpoint, ids, "its chat template writes")
     said = prompt or ""
     if not isinstance(said, str):
         said = "".join(f"{role}: {content}\n" for role, content in said) + "assistant:"

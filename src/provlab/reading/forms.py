@@ -6,9 +6,11 @@ and be no model at all on bare text. So a text is read as the model's users writ
 the model and is not part of the text: nothing is compared there.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
 
 #: stands for the text where a template is asked what it writes around one
 _TEXT = "PROVLABTEXT"
+#: it as a user's turn, and as an answer
+_TURNS = (
+    [{"role": "user", "content": _TEXT}],
+    [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": _TEXT}],
+)
 
 
 class Form(NamedTuple):
@@ -80,16 +87,11 @@ def forms(checkpoint: "Checkpoint", size: int, room: float, lent: Around | None 
     lent
         What another model's tokenizer writes, for one without a tokenizer that can be used.
     """
-    known: dict[Around, Form] = {}
+    known: list[Form] = []
     with suppress(CheckpointError):  # no tokenizer: who cuts text with it is told
-        for form in _written(checkpoint):
-            known.setdefault(form[1:], form)
-    if not known and lent:
-        known[lent] = Form(_LENT, *lent)
-    known.setdefault(PLAIN[1:], PLAIN)
-    return [
-        form for form in known.values() if form.more <= room and max((*form.before, *form.after), default=-1) < size
-    ]
+        known += written(checkpoint).forms
+    known = known or [*([Form(_LENT, *lent)] if lent else []), PLAIN]
+    return [form for form in known if form.more <= room and max((*form.before, *form.after), default=-1) < size]
 
 
 def lent(checkpoints: Iterable["Checkpoint"]) -> Around | None:
@@ -103,15 +105,52 @@ def lent(checkpoints: Iterable["Checkpoint"]) -> Around | None:
     }
     if len({digest for digest, _ in kinds}) < 2:
         return None  # no tokenizer is made, which is slow, where all are one
-    written: list[Around] = []
+    own: list[Around] = []
     for checkpoint in kinds.values():
         with suppress(CheckpointError):
-            written.append(next(_written(checkpoint))[1:])
-    given = next(iter(written), PLAIN[1:])
-    return given if len(written) < len(kinds) and given != PLAIN[1:] else None
+            own.append(written(checkpoint).forms[0][1:])
+    given = next(iter(own), PLAIN[1:])
+    return given if len(own) < len(kinds) and given != PLAIN[1:] else None
 
 
-def _written(checkpoint: "Checkpoint") -> Iterator[Form]:
+@dataclass(frozen=True)
+class Written:
+    """How the files of a folder write a text.
+
+    Attributes
+    ----------
+    forms
+        Each once: that of its tokenizer, bare text, and others that the folder names.
+    refused
+        Why its chat template writes none; "" where it does, or there is no template.
+    """
+
+    forms: tuple[Form, ...]
+    refused: str = ""
+
+    @property
+    def of_users(self) -> list[str]:
+        """Names of the forms in which its users may give it a text: not bare, where its tokenizer adds something."""
+        return [form.name for form in self.forms if form != PLAIN or form == self.forms[0]]
+
+
+_KNOWN: "WeakKeyDictionary[Checkpoint, Written]" = WeakKeyDictionary()
+
+
+def written(checkpoint: "Checkpoint") -> Written:
+    """Say how the files of a folder write a text, as asked for the first time.
+
+    Raises
+    ------
+    CheckpointError
+        It has no tokenizer that can be used.
+    """
+    if checkpoint not in _KNOWN:
+        _KNOWN[checkpoint] = _written(checkpoint)
+    return _KNOWN[checkpoint]
+
+
+def _written(checkpoint: "Checkpoint") -> Written:
     from provlab.reading import tokenizing
 
     tokenizer = checkpoint.tokenizer()
@@ -119,19 +158,27 @@ def _written(checkpoint: "Checkpoint") -> Iterator[Form]:
         whole, bare = tokenizer(_TEXT)["input_ids"], tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
         begin = tokenizer.bos_token_id
     before, after = _parted(whole, bare)
-    yield Form(_OWN if before or after else PLAIN.name, before, after)
-    yield PLAIN
-    if begin is not None:
-        yield Form(CHOSEN[0], (int(begin),))
-    if tokenizer.chat_template:
-        with suppress(CheckpointError), tokenizing.usable_template(checkpoint.source, tokenizer) as template:
-            asked = [{"role": "user", "content": _TEXT}]
-            answered = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": _TEXT}]
-            for name, turns in zip(CHOSEN[1:], (asked, answered), strict=True):
-                shown = str(tokenizer.apply_chat_template(turns, chat_template=template, tokenize=False))
-                left, found, right = shown.rpartition(_TEXT)
-                if found:
-                    yield Form(name, *(tuple(checkpoint.encode(side)) for side in (left, right)))
+    found = [Form(_OWN if before or after else PLAIN.name, before, after), PLAIN]
+    found += [Form(CHOSEN[0], (int(begin),))] if begin is not None else []
+    refused = ""
+    for name, turns in zip(CHOSEN[1:], _TURNS if tokenizer.chat_template else (), strict=False):
+        try:
+            shown = tokenizing.rendered(checkpoint.name, tokenizer, turns, asks=False)
+            found.append(_around(checkpoint, name, shown))
+        except CheckpointError as error:
+            refused = str(error)
+    each: dict[Around, Form] = {}
+    for form in found:
+        each.setdefault(form[1:], form)
+    return Written(tuple(each.values()), refused)
+
+
+def _around(checkpoint: "Checkpoint", name: str, shown: str) -> Form:
+    """Return a form by what a template shows of `_TEXT`."""
+    before, found, after = shown.rpartition(_TEXT)
+    if not found:
+        raise CheckpointError(f"{checkpoint.name} has a chat template that does not show a text {name}")
+    return Form(name, tuple(checkpoint.encode(before)), tuple(checkpoint.encode(after)))
 
 
 def _parted(whole: Sequence[int], bare: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:

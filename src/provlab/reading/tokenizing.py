@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import transformers
 
 from provlab.errors import CheckpointError, one_line
+from provlab.processes import bounded
 from provlab.reading.growth import refuse_growth
 from provlab.reading.language import no_tokens
 from provlab.reading.loading import DTYPES, LOADING, Loadable, obeyed, quiet_transformers
@@ -178,23 +179,51 @@ _DAY = (
 )
 
 
-@contextmanager
-def usable_template(source: str, tokenizer: "PreTrainedTokenizerBase") -> Iterator[str]:
-    """Yield the tokenizer's one chat template; within, what a template raises is a CheckpointError that says so.
+#: what a template may take: it is a program that came with the model, and one of a user's turn takes milliseconds
+_SECONDS, _MEMORY = 5, 1_000_000_000
+#: letters that it may write around what it is given; no system prompt of a publisher comes near
+_AROUND = 100_000
 
-    A template that writes the day writes the same one always, so that a result of today can be had again tomorrow.
+
+def rendered(
+    called: str, tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Mapping[str, str]], *, asks: bool
+) -> str:
+    """Return what a tokenizer's one chat template makes of turns, and with `asks` what begins an answer to them.
+
+    It is rendered as transformers does it, with bounds on its time, its memory and what it writes. A template that
+    writes the day writes the same one always, so that a result of today can be had again tomorrow.
+
+    Raises
+    ------
+    CheckpointError
+        The template cannot be used; the message says why.
     """
     templates = tokenizer.chat_template
     where = "mend chat_template in tokenizer_config.json, or chat_template.jinja"
     if isinstance(templates, dict) and "default" not in templates and len(templates) > 1:
         names = one_line(", ".join(sorted(templates)))[:100]
-        raise CheckpointError(f"{source} has {len(templates)} chat templates ({names}) and none named default; {where}")
+        raise CheckpointError(f"{called} has {len(templates)} chat templates ({names}) and none named default; {where}")
     single = templates.get("default", next(iter(templates.values()))) if isinstance(templates, dict) else templates
+    template = (_DAY if "strftime_now" in str(single) else "") + str(single)
+
+    conversation = [dict(turn) for turn in turns]
+
+    def made() -> str:
+        text = str(
+            tokenizer.apply_chat_template(
+                conversation, chat_template=template, add_generation_prompt=asks, tokenize=False
+            )
+        )
+        more = len(text) - sum(len(turn["content"]) for turn in turns)
+        if more > _AROUND:
+            raise ValueError(f"it writes {more:,} letters around a text, more than {_AROUND:,}")
+        return text
+
     try:
-        yield (_DAY if "strftime_now" in str(single) else "") + str(single)
-    except Exception as error:  # a template is a program, and may raise what it likes
+        return bounded(made, seconds=_SECONDS, memory=_MEMORY)
+    except (RuntimeError, OSError) as error:  # of the template, or of a system that has no room for a copy
         why = one_line(error)
-        raise CheckpointError(f"{source} has a chat template that cannot be used: {why}; {where}") from error
+        raise CheckpointError(f"{called} has a chat template that cannot be used: {why}; {where}") from error
 
 
 @contextmanager

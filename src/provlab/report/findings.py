@@ -18,6 +18,7 @@ from provlab.inference import power
 from provlab.measured import quoted
 from provlab.plots.numbers import format_log10_p
 from provlab.reading.files.dtypes import UNITS
+from provlab.reading.forms import CHOSEN
 from provlab.report.card import joined
 from provlab.report.decide import (
     EQUAL,
@@ -184,7 +185,7 @@ class Verdict:
     def _equal(self) -> list[Finding]:
         """What else than the files differs between two models of the same tensors."""
         configs = {model.get("config") for model in self._models}
-        return [*say("mind", "configs", len(configs) > 1), *_of_models(self._models)]
+        return [*say("mind", "configs", len(configs) > 1), *of_models(self._models)]
 
     def _why(self) -> list[Finding]:
         """Why nothing is said, where nothing rejects."""
@@ -395,8 +396,7 @@ class Verdict:
             *self._blocks_read(),
             *self._dropped(),
             *(("mind", remark) for remark in remarks),
-            *_of_models(self._models),
-            *_all(say("mind", "form", name=name, form=form) for name, form in self.pair.forms.items()),
+            *of_models(self._models, self.pair.forms),
             *(("mind", remark) for remark in self._family.remarks()),
             *self._described(),
         ]
@@ -461,8 +461,19 @@ def share_seen(outcome: Outcome, bar: float) -> float | None:
     return power.smallest_share([block.detail.needed("n") for block in told], counted, bar - pairs)
 
 
-def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """How the files qualify the verdict: not verified, stored as codes, merged, or read in part."""
+def of_models(models: Sequence[Mapping[str, Any]], read: Mapping[str, str] | None = None) -> list[Finding]:
+    """How the files of models qualify any answer about them, be it of a pair, of a study, of a tree or of a shelf.
+
+    They were not verified, are stored as codes, merged, or read in part; another program makes another model of them;
+    a text was not read in each form in which the models' users give them one.
+
+    Parameters
+    ----------
+    models
+        What is known of them, as `provlab.api.described` says it.
+    read
+        Name -> the form in which a model read the text, where that is known.
+    """
     unverified = [model for model in models if model.get("not_verified")]
     by_commit = {which: [str(m["source"]) for m in unverified if bool(m.get("commit")) == which] for which in (1, 0)}
     stored = {str(model["source"]): model.get("stored") or () for model in models}
@@ -483,7 +494,23 @@ def _of_models(models: Sequence[Mapping[str, Any]]) -> list[Finding]:
         *say("mind", "lora", sources=" and ".join(source for source, used in stored.items() if "LoRA" in used)),
         *_all(say("mind", "read_as", **about) for about in of),
         *_all(say("mind", "language_part", **about) for about in of),
+        *_formed(models, read or {}),
     ]
+
+
+def _formed(models: Sequence[Mapping[str, Any]], read: Mapping[str, str]) -> list[Finding]:
+    """In which form models read the text, and in which ones their users may give them a text and they did not."""
+    told = {
+        str(model.get("name")): (read.get(str(model.get("name")), ""), model.get("forms") or []) for model in models
+    }
+    alike = _by_reason((name, (form, *forms)) for name, (form, forms) in told.items())
+    refused = [str(model["template"]) for model in models if model.get("template")]
+    found = _all(say("mind", "form", form in CHOSEN, name=name, form=form) for name, (form, _) in told.items())
+    for (form, *forms), names in alike.items():
+        facts = {"name": " and ".join(names), "read": form, "others": [each for each in forms if each != form]}
+        one_of = len(forms) > 1 and not form
+        found += say("mind", "not_in", **facts) or say("mind", "in_one", one_of, name=facts["name"], forms=forms)
+    return found + _all(say("mind", "template", template=one_line(why, 300)) for why in refused)
 
 
 def _noted(models: Sequence[Mapping[str, Any]]) -> list[Finding]:

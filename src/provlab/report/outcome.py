@@ -12,7 +12,6 @@ import numpy as np
 
 from provlab import statistics as registry
 from provlab.engine.table import PairRecord
-from provlab.reading.forms import CHOSEN
 from provlab.report.decide import NOT_REJECTED, Decision, Test, decide, seen
 from provlab.report.family import FamilyOfTests
 from provlab.statistics import flaws
@@ -172,10 +171,10 @@ class PairEvidence:
 
     @property
     def forms(self) -> dict[str, str]:
-        """Name -> the form in which a model read the text, of those that its tokenizer does not write so."""
+        """Name -> the form in which a model read the text, as phi_jsd says; none where that did not run."""
         outputs = self.outcomes.get("phi_jsd")
         named = zip(self.models, (outputs and outputs.detail.forms) or (), strict=False)
-        return {str(model.get("name")): form for model, form in named if form in CHOSEN}
+        return {str(model.get("name")): form for model, form in named}
 
     @cached_property
     def outputs(self) -> Outcome | None:

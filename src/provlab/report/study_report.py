@@ -17,7 +17,7 @@ from provlab.report import records, views
 from provlab.report.card import OPEN, QUIET, RELATED, Branch, Card, in_short
 from provlab.report.decide import NOT_REJECTED, OUTCOMES, REJECTED, REJECTIONS
 from provlab.report.family import LEVEL, Tested
-from provlab.report.findings import answer
+from provlab.report.findings import answer, of_models
 from provlab.report.lineage import Lineage, short_names
 from provlab.report.outcome import PairEvidence
 
@@ -230,7 +230,7 @@ class StudyReport(Tested):
         remarks = [
             ("judged by", self.family.words()),
             ("not run", in_short([f"{reason} ({n} pairs)" for reason, n in failed.most_common()])),
-            ("mind", in_short(self.family.remarks())),
+            ("mind", in_short(self._qualified())),
         ]
         tone = RELATED if related else QUIET if counts[NOT_REJECTED] else OPEN
         return Card(answer, tone, body, [(label, text) for label, text in remarks if text])
@@ -245,7 +245,11 @@ class StudyReport(Tested):
         table = views.Table(list(summary.columns), summary.to_numpy().tolist(), right=(1, 2, 3, 4, 5))
         failures = [f"{r.statistic} {r.a} {r.b}: {r.error}" for r in self.records if r.error]
         listed = {"Rejected, with adjusted p": self._rejected(), "Not run": failures}
-        return [table, *self.family.remarks(), *[views.Listed(title, rows) for title, rows in listed.items() if rows]]
+        return [table, *self._qualified(), *[views.Listed(title, rows) for title, rows in listed.items() if rows]]
+
+    def _qualified(self) -> list[str]:
+        """What qualifies the answers: the models' files, and how tests were corrected."""
+        return [*(words for _, words in of_models(self.models)), *self.family.remarks()]
 
     def _rejected(self) -> list[str]:
         """Name each pair that a statistic rejects, and the statistics."""
