@@ -194,8 +194,8 @@ def test_fresh_draws_stand_by_claim_and_draw():
     table = fresh_draws(confirmed, frozen)
     assert "<strong>1 of 2 claims are confirmed</strong> by fresh draws" in table
     assert "(2026-01-01, commit aaaaaaaaa)" in table
-    assert f"draw {max(draws)} judged 1" in table
-    assert "2 in all: 1 hold in each of their draws, 0 in none, 1 in some." in table
+    assert f"1 on draw {max(draws)}" in table
+    assert ": 1 hold in each of their draws, 0 in none, 1 in some." in table
     assert "It takes 5 draws at least." in table
     assert table.count("</summary>0.8 &lt; 1; margin: .2 below</details>") == 9
     assert f"<p>Draw {draws[0]}: 2 pages that ran 3 minutes one by one, beside others · one CPU · commit" in table
