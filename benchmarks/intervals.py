@@ -190,6 +190,10 @@ SMALL = {
     "V 3, length 8, heavy": (71, 3, 8, {"heavy": True}),
     "V 7, length 5, sharp": (81, 7, 5, {"spread": 2.0}),
     "V 4, length 7, near copies": (91, 4, 7, {"noise": 0.3}),
+    "V 8, length 4": (161, 8, 4, {"spread": 1.0}),
+    "V 3, length 7, heavy": (171, 3, 7, {"heavy": True}),
+    "V 6, length 5, sharp": (181, 6, 5, {"spread": 2.2}),
+    "V 5, length 6, near copies": (191, 5, 6, {"noise": 0.2}),
 }
 
 
@@ -245,7 +249,7 @@ def of_written(
 def small(n_repeats: int) -> None:
     """Print the coverage of what a model writes, for few sequences and many."""
     for name, (seed, vocabulary, length, kind) in SMALL.items():
-        for n in (50, 100, 400, 1000, 4000):
+        for n in (50, 60, 100, 400, 1000, 4000):
             rows, worth = of_written(n_repeats, n, seed, vocabulary, length, kind)
             cells = (f"{what} {hit:.3f} (width {width:.3f})" for what, (hit, width, _) in rows.items())
             print(f"{name}, {n} sequences, worth {worth:.0f}: {', '.join(cells)}", flush=True)
