@@ -104,7 +104,7 @@ def test_the_front_page_has_findings_models_and_how_it_was_made(checkout):
     for page in (PROJECT / "book").glob("*.md"):
         (book / page.name).write_text(page.read_text())
     notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# The Llama tree\n\nOf the 1 pair of a, b: 1 not rejected.\n\nMore.")]
+        cells=[nbformat.v4.new_markdown_cell("# The Llama tree\n\na and b: not rejected.\n\nMore.")]
     )
     nbformat.write(notebook, book / "experiments" / "llama_tree.ipynb")
     (book / "experiments" / "audit.ipynb").write_text("of an earlier profile")
@@ -126,7 +126,7 @@ def test_the_front_page_has_findings_models_and_how_it_was_made(checkout):
     runpy.run_path(str(PROJECT / "book" / "own_book.py"))["main"](profile, build)
     front = (book / "index.md").read_text()
     assert front.startswith("# Mine\n")
-    assert "**[The Llama tree](experiments/llama_tree.ipynb).** Of the 1 pair of a, b: 1 not rejected." in front
+    assert "**[The Llama tree](experiments/llama_tree.ipynb).** a and b: not rejected." in front
     assert "| `/a` | `aaaaaaaaaaaaaaaa` |" in front
     assert "/zoo" not in front
     assert "2026-01-02 on a machine, by provlab at commit abc, in 1.0 minutes" in front

@@ -67,6 +67,10 @@ PAGES: dict[str, Callable[[list[str]], dict[str, object]]] = {
         "n": 100, "n_chains": 2, "n_swept": 100, "tempers": [1.0, 2.0], "shares": [0.0, 1.0], "n_pieces": 40,
         "statistics": ["phi_u"],
     },
+    "family_forest": lambda mine: {
+        "models": mine[:3], "n_grown": 4, "arms": ["plain"], "kin_arms": ["siblings"], "merge_methods": ["linear"],
+        "n_draws": 10,
+    },
     "attack_lab": lambda mine: {
         "families": [f"{mine[0]} | {mine[1]} | {mine[2]} |"], "attacks": ["T2", "noise=1"], "n_trained": 0,
     },
@@ -79,8 +83,6 @@ WITHOUT = {
     "robust_null", "toy_modulo30",
 }  # fmt: skip
 READING = {"scoreboard", "status", "what_failed"}  # they read what other pages left
-#: pages that take models of one's own, and minutes: not run here
-LONG = {"family_forest"}
 METHOD = {"attack_lab", "how_it_scales"}  # their words explain cells and tests in the phrases of findings
 
 # Reading a page -------------------------------------------------------------------------------------------------------
@@ -196,14 +198,14 @@ def kernel(tmp_path_factory: pytest.TempPathFactory, new_model, save_model, text
 
 def test_every_page_runs_on_ones_own_models_or_says_in_its_first_cell_why_not() -> None:
     pages = {path.stem: on_own_models(path) for path in NOTEBOOKS.glob("*.ipynb")}
-    assert pages.keys() == {*PAGES, *WITHOUT, *READING, *LONG}
+    assert pages.keys() == {*PAGES, *WITHOUT, *READING}
     assert [name for name, (takes, why) in pages.items() if takes != "yes" and not why and name not in READING] == []
-    assert {name for name, (takes, _) in pages.items() if takes == "yes"} <= {*PAGES, *LONG}
+    assert {name for name, (takes, _) in pages.items() if takes == "yes"} <= PAGES.keys()
 
 
-@pytest.mark.parametrize("name", [*PAGES, *sorted(LONG)])
+@pytest.mark.parametrize("name", PAGES)
 def test_a_page_takes_three_models_of_ones_own_or_says_how_many(name: str) -> None:
-    """What the listing promises is asked of the rules, also of the pages that are not run here."""
+    """What the listing promises is asked of the rules."""
     path = NOTEBOOKS / f"{name}.ipynb"
     if on_own_models(path)[0] == "yes":
         assert checked(path, filled(parameters_of(path), ["/a", "/b", "/c"]))

@@ -279,6 +279,14 @@ def test_names_do_not_overlap_where_heights_are_far_apart():
     assert legible.faults(figure) == []
 
 
+@pytest.mark.parametrize("factor", [1.5, 2.0, 5.0, 15.0, 100.0])
+def test_numbers_of_a_short_logarithmic_axis_do_not_overlap(factor):
+    """Where at most one of 1, 2, 5, 10 lies on it, matplotlib's own rule names each small step."""
+    data = pd.DataFrame({"x": 1600 * np.linspace(1, factor, 3), "y": 0.001 * np.linspace(1, factor, 3)})
+    figure = curves.curve({"a": data}, xlabel="x", ylabel="y", caption="One curve.", logx=True, logy=True).figure
+    assert legible.faults(figure) == []
+
+
 def test_a_curve_is_drawn_on_a_logarithmic_axis():
     data = pd.DataFrame({"x": [2, 1], "y": [1.0, 2.0], "low": [0.5, 1.5], "high": [1.5, 2.5]})
     assert curves.curve({"a": data}, xlabel="steps", ylabel="loss", caption="Falls.", logx=True).png()

@@ -77,15 +77,16 @@ def in_words(study: StudyReport) -> str:
     """What a study found: how many pairs by outcome, which are related, and the strongest evidence."""
     names, outcomes = study.labels(), study.outcomes()
     pairs_of = {outcome: [pair for pair, found in outcomes.items() if found == outcome] for outcome in OUTCOMES}
+    said = {outcome: answer(REJECTED) if outcome == REJECTED else outcome for outcome in OUTCOMES}
     counted = ", ".join(
-        f"{len(pairs)} {answer(REJECTED) if outcome == REJECTED else outcome}{_named(pairs, names, outcome)}"
-        for outcome, pairs in pairs_of.items()
-        if pairs
+        f"{len(pairs)} {said[outcome]}{_named(pairs, names, outcome)}" for outcome, pairs in pairs_of.items() if pairs
     )
     models = ", ".join(names[source] for source in study.sources[:_NAMED])
     more = f" and {len(study.sources) - _NAMED} more" if len(study.sources) > _NAMED else ""
-    pairs = "1 pair" if len(outcomes) == 1 else f"{len(outcomes)} pairs"
-    text = f"Of the {pairs} of {models}{more}: {counted or 'none was compared'}."
+    text = f"Of the {len(outcomes)} pairs of {models}{more}: {counted or 'none was compared'}."
+    if len(outcomes) == 1:
+        (((a, b), outcome),) = outcomes.items()
+        text = f"{names[a]} and {names[b]}: {said[outcome]}."
     tests = zip(study.records, study.family.adjusted_log10_p, strict=True)
     if decided := [(float(p), record) for record, p in tests if not np.isnan(p)]:
         p, record = min(decided, key=lambda test: test[0])

@@ -62,6 +62,11 @@ def test_a_study_in_words_names_pairs_outcomes_and_the_strongest(models):
     assert ". No test rejects; the smallest p is that of base and stranger, by phi_u: log10 p -" in unrelated
 
 
+def test_a_study_of_one_pair_counts_nothing(models):
+    study = provlab.study([models["base"], models["tuned"]], statistics=["phi_u"], progress=False)
+    assert in_words(study).startswith("base and tuned: by order alone. The strongest evidence is")
+
+
 DECLARED = {
     "models": Parameter("models", "list[str]", "['zoo:*']", "[models]"),
     "n": Parameter("n", "int", "5", "[at least 1]"),
