@@ -76,22 +76,29 @@ def by_loss(compared: BothDirections) -> BothDirections:
     return BothDirections(a, b, compared.z)
 
 
-def repeated(run: Callable[[int], T], n: int) -> tuple[list[T], int]:
+def repeated(run: Callable[[int], T], n: int, *, least: int = 0) -> tuple[list[T], int]:
     """Results of the first `n` runs that converge among `2 * n`, numbered from 0 on, and how many did not.
 
     Where more do not converge, fewer than `n` results come back: that is a finding on the models, and no reason to lose
     what else was measured.
+
+    Raises
+    ------
+    NotConverged
+        Fewer than `least` converge; the message is that of the last one that did not.
     """
     results: list[T] = []
-    refused = 0
+    refused: list[NotConverged] = []
     for number in range(2 * n):
         try:
             results.append(run(number))
-        except NotConverged:
-            refused += 1
+        except NotConverged as error:
+            refused.append(error)
         if len(results) == n:
             break
-    return results, refused
+    if len(results) < least:
+        raise refused[-1]
+    return results, len(refused)
 
 
 def covered(repeats: Sequence[Mapping[str, Any]], exact: Any) -> list[str]:

@@ -108,6 +108,8 @@ def test_runs_that_do_not_converge_are_left_out_and_counted():
     assert measure.repeated(lambda number: run(3 - number % 4), 4) == ([2, 1, 2, 1], 3)  # of 3, 2, 1, 0, 3, 2, 1
     # a world in which short runs do not converge is no reason to lose the page
     assert measure.repeated(lambda number: run(0), 4) == ([], 8)
+    with pytest.raises(NotConverged):  # of the long runs one at least is needed
+        measure.repeated(lambda number: run(0), 4, least=1)
 
 
 def test_coverage_is_said_by_term_and_left_out_where_no_run_converged():
