@@ -1,5 +1,6 @@
 """The forms in which a model's folder says that text is written, and that a model is read in that which it works in."""
 
+import random
 import re
 import shutil
 from pathlib import Path
@@ -114,6 +115,17 @@ def test_a_template_shows_what_transformers_shows(spoilt):
     for asks in (True, False):
         whole = tokenizer.apply_chat_template(turns, add_generation_prompt=asks, tokenize=False)
         assert tokenizing.rendered("any", tokenizer, turns, asks=asks) == whole
+
+
+def test_a_template_that_draws_writes_the_same_always(spoilt):
+    """Whatever was drawn before here: jinja gives a template Python's own draws."""
+    tokenizer = Checkpoint.open(str(spoilt)).tokenizer()
+    tokenizer.chat_template = "{{ range(10 ** 5) | random }} {{ lipsum(n=1) }}"
+    turns = [{"role": "user", "content": "Go."}]
+    once = tokenizing.rendered("any", tokenizer, turns, asks=True)
+    before = random.random()
+    assert tokenizing.rendered("any", tokenizer, turns, asks=True) == once
+    assert random.random() != before
 
 
 def test_a_template_that_hides_a_text_is_named(spoilt):

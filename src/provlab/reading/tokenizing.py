@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -191,7 +192,8 @@ def rendered(
     """Return what a tokenizer's one chat template makes of turns, and with `asks` what begins an answer to them.
 
     It is rendered as transformers does it, with bounds on its time, its memory and what it writes. A template that
-    writes the day writes the same one always, so that a result of today can be had again tomorrow.
+    writes the day, or draws words at random as jinja lets it, writes the same always, so that a result of today can be
+    had again tomorrow.
 
     Raises
     ------
@@ -209,6 +211,7 @@ def rendered(
     conversation = [dict(turn) for turn in turns]
 
     def made() -> str:
+        random.seed(0)  # of the copy, in which this runs
         text = str(
             tokenizer.apply_chat_template(
                 conversation, chat_template=template, add_generation_prompt=asks, tokenize=False
