@@ -24,8 +24,6 @@ import csv
 import json
 import math
 import os
-import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -45,6 +43,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import provlab
+from provlab import provenance
 from provlab.inference import pvalues
 from provlab.kept import ArrayCache
 from provlab.modeldiff import excess, pipeline, reading
@@ -388,11 +387,10 @@ with suppress(ImportError):
 
 def about() -> dict[str, str]:
     """Day, commit, machine and version of a measurement."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     return {
         "date": time.strftime("%Y-%m-%d"),
-        "commit": commit.stdout.strip(),
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "commit": (provenance.commit() or "")[:8],
+        "machine": provenance.processor(),
         "version": f"provlab {provlab.__version__}, torch {torch.__version__}",
     }
 

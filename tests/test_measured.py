@@ -92,6 +92,7 @@ def test_an_entry_says_when_at_which_commit_where_and_how(name):
     assert re.fullmatch(r"[0-9a-f]{8,40}(\+changes)?", entry.commit)
     assert entry.machine
     assert re.fullmatch(rf"(PROVLAB_DRAW=\d+ )?python benchmarks/measured\.py {name} --seeds [\d -]+", entry.command)
+    assert entry.command.endswith(f"--seeds {benchmark.ENTRIES[name][1]}")  # the same again, where no seeds are given
     case = CASE if name == "score" else {}
     assert entry.says(**case).endswith(f" (measured on {entry.date})")
     assert "{" not in entry.says(**case)

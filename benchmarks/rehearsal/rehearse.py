@@ -107,15 +107,10 @@ def models_of(experiment: dict, plan: Plan) -> list[str]:
     return [model["id"] for model in plan.models_of(experiment)]
 
 
-def hub_models(plan: Plan) -> list[str]:
-    """Ids of what a plan fetches, but for texts."""
-    return [model["id"] for model in plan.fetches if not texts.on_the_hub(model["id"])]
-
-
 def made_texts(plan: Plan, folder: Path) -> dict[str, Path]:
     """Stand-ins for the data sets that a plan reads: the archive that it names, with prose of the zoo in it."""
     made = {}
-    for address in (model["id"] for model in plan.fetches if texts.on_the_hub(model["id"])):
+    for address in plan.texts:
         name, member = texts.repository(address), address.removeprefix("zip://").partition("::")[0]
         archive = address.rpartition("/")[2]
         path = folder / name.replace("/", "--")
@@ -131,7 +126,7 @@ class Rehearsal:
 
     def __init__(self, plan: Plan, folder: Path, cut: repositories.Cut = repositories.SMALL) -> None:
         self.plan, self.folder, self.failures = plan, folder, []
-        ids = [repositories.bare(id_) for id_ in hub_models(plan)]
+        ids = [repositories.bare(id_) for id_ in plan.models]
         made = repositories.make(ids, folder / "repositories", cut)
         self.server = HubServer(
             {
@@ -240,7 +235,7 @@ class Rehearsal:
 
     def token(self) -> str:
         """Without a token the gated model and the variable are named, and no weights are fetched without need."""
-        gated = [id_ for id_ in hub_models(self.plan) if repositories.assumed(id_).gated]
+        gated = [id_ for id_ in self.plan.models if repositories.assumed(id_).gated]
         if not gated:
             return "none of these is gated"
         status, text = self.reproduce("y", token=False)
@@ -354,7 +349,7 @@ def at_true_width(pages: list[str], folder: Path, limit: float) -> int:
         rehearsal = alone(name, folder)
         with rehearsal.server:
             outcome, took = rehearsal.measured(limit)
-        models = [repositories.assumed(id_) for id_ in hub_models(rehearsal.plan)]
+        models = [repositories.assumed(id_) for id_ in rehearsal.plan.models]
         blocks, of_blocks = depths(models)
         rows = costs_of(PROFILE)  # another run may have added some
         rows[name] = {
@@ -392,7 +387,7 @@ def main() -> int:
         return at_true_width(arguments.pages, arguments.folder.resolve() / "true", arguments.memory)
     print("Assumed from memory, not looked up:")
     rehearsal = Rehearsal(plan_of(arguments.pages), arguments.folder.resolve())
-    for id_ in hub_models(rehearsal.plan):
+    for id_ in rehearsal.plan.models:
         print(f"  {repositories.assumed(id_)}")
     with rehearsal.server:
         for name, step in rehearsal.steps().items():

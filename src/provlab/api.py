@@ -1,6 +1,6 @@
 """The first question as a function: `compare` says whether two models were trained independently."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,63 +9,15 @@ from provlab import statistics as registry
 from provlab.engine.pairs import open_models, train_missing
 from provlab.engine.store import Store
 from provlab.engine.table import OpenedModels
-from provlab.errors import CheckpointError, NotComparableError, ParameterError
+from provlab.errors import NotComparableError, ParameterError
 from provlab.reading.changes import changes
 from provlab.reading.checkpoint import Checkpoint, identical
-from provlab.reading.coverage import coverage
-from provlab.reading.forms import written
 from provlab.report.comparison import Comparison
+from provlab.report.described import described
 from provlab.report.family import check_primary
-from provlab.report.outcome import reads_text
 from provlab.report.records import describe
 from provlab.statistics import quick as few
-from provlab.statistics.model import Model
 from provlab.statistics.options import Options
-
-
-def described(
-    models: Mapping[str, Model], ran: Collection[str] = (), options: Options | None = None, *, forms: bool = False
-) -> tuple[dict[str, Any], ...]:
-    """What a report says of each model, and what decides which statistics could read it.
-
-    Parameters
-    ----------
-    models
-        By their sources.
-    ran, options
-        Names of the statistics that ran, and the options as they ran: these say whether tokenizers were read, and
-        whether a model without one was given the ids of another, or random ones.
-    forms
-        Say too, where a text was read, in which forms the users of each model may give it one; a tokenizer is made for
-        that if none was.
-    """
-    options = options or Options()
-    read = any(registry.get(name).reads_tokenizers(options) for name in ran)
-    lent = options.shared is not None  # the text's tokens were brought together
-    forms = forms and any(map(reads_text, ran))
-    return tuple(
-        describe(source, model.checkpoint, tokenizer=read)
-        | {
-            "read_as": model.anatomy.architecture if model.anatomy.named else None,
-            "blocks": model.anatomy.n_blocks,
-            "width": model.anatomy.width,
-            "gated": model.anatomy.gated,
-            "coverage": coverage(model.checkpoint, model.anatomy),
-            "experts": any(model.anatomy.mlps(block) != ("",) for block in range(model.anatomy.n_blocks)),
-        }
-        | ({"lent_ids": model.checkpoint.tokenizer_digest is None} if lent else {})
-        | (_forms(model.checkpoint) if forms else {})
-        for source, model in models.items()
-    )
-
-
-def _forms(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Forms in which a model's users may give it a text, and why its chat template names none."""
-    try:
-        told = written(checkpoint)
-    except CheckpointError:  # there is no tokenizer, or its tests say what is wrong with it
-        return {}
-    return {"forms": told.of_users, "template": told.refused}
 
 
 def compare(

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from provlab import plugins, policy
 from provlab import statistics as registry
-from provlab.api import described
 from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, train_missing
 from provlab.engine.store import Store
 from provlab.errors import InputError
 from provlab.reading import part
+from provlab.report.described import described
 from provlab.report.family import check_primary
 from provlab.report.lineage import Lineage
 from provlab.report.study_report import StudyReport

@@ -111,7 +111,7 @@ def test_cuts_change_sizes_and_the_device_alone():
 def kinds(plan):
     """What a plan's models have that another may read otherwise: widths, dtype, kind of file and of tokenizer."""
     found = set()
-    for line in map(repositories.assumed, rehearse.hub_models(plan)):
+    for line in map(repositories.assumed, plan.models):
         config = line.true_config()
         width = config.get("hidden_size") or config["n_embd"]
         found |= {
@@ -139,7 +139,7 @@ def test_at_true_width_fewer_models_are_read_and_none_of_another_kind(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_with_pickled_weights_is_allowed_to_read_them(page):
     plan = rehearse.plan_of([page])
-    pickled = [id_ for id_ in rehearse.hub_models(plan) if "safetensors" not in repositories.assumed(id_).weights]
+    pickled = [id_ for id_ in plan.models if "safetensors" not in repositories.assumed(id_).weights]
     assert plan.experiments[0]["parameters"].get("allow_pickle", False) or pickled == []
 
 

@@ -28,7 +28,8 @@ PROJECT = Path(__file__).parents[2]
 FOLDER = PROJECT / "notebooks"
 NOTEBOOKS = {path.stem: path for path in sorted(FOLDER.glob("*.ipynb"))}
 # a profile with a title is a reader's own: `provlab book` writes it there
-PLANS = {path.stem: path for path in sorted((FOLDER / "profiles").glob("*.yml")) if "\ntitle:" not in path.read_text()}
+PROFILES = sorted((FOLDER / "profiles").glob("*.yml"))
+PLANS = {path.stem: path for path in PROFILES if "title" not in yaml.safe_load(path.read_text())}
 DECIDING = {row["experiment"] for row in claims.load_claims() if "experiment" in row}
 READING = {"scoreboard", "status", "what_failed"}  # they show what the others left
 CHAPTERS = sorted(set(NOTEBOOKS) - READING)

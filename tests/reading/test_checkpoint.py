@@ -19,7 +19,6 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from provlab import compare, files
-from provlab.api import described
 from provlab.engine import jobs
 from provlab.engine.pairs import open_models, run_pairs
 from provlab.engine.reference import Reference
@@ -32,6 +31,7 @@ from provlab.reading.counting import counting
 from provlab.reading.files import dtypes
 from provlab.report.comparison import Comparison
 from provlab.report.decide import EQUAL, IDENTICAL
+from provlab.report.described import described
 from provlab.statistics.options import Options
 
 

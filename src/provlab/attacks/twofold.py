@@ -21,11 +21,11 @@ from provlab.reading.architectures import Segment
 
 _SURE = 60.0  # nats by which a head prefers its token, and gate of a unit that is open
 _SHORT = 1e-6  # root mean square of the longest row, over the root of epsilon
-_LEAK = 1e-3  # of the other's rows, what is written where the model's own were: what rounding leaves of them is less
+_LEAK = 1e-3  # share of the other's rows that is written where the model's own stood: more than rounding leaves there
 
 
 def twofold(state: AttackedModel, aim: Aim) -> AttackedModel:
-    """Join a model to another one of its shape, which answers wherever a token of the table does not stand before.
+    """Join a model to another one of its shape, which answers unless one token of the table stands before the text.
 
     Rows of the other model are so many times as long as the attack's number says: in the table the model's own are lost
     among them.

@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provlab.api import described
 from provlab.errors import CheckpointError, InputError, NotComparableError
 from provlab.kept import read_arrays, write_arrays
 from provlab.reading.canonical import applied, merged, silu
 from provlab.report.decide import EQUAL, IDENTICAL
+from provlab.report.described import described
 from provlab.report.findings import of_models
 from provlab.statistics import order, phi_unseen
 from provlab.statistics.alive import living_rows

@@ -9,7 +9,6 @@ import numpy as np
 
 from provlab import policy
 from provlab import statistics as registry
-from provlab.api import described
 from provlab.engine.memory import budget_for
 from provlab.engine.pairs import check_sources, open_models, run_pairs
 from provlab.engine.store import Store
@@ -19,6 +18,7 @@ from provlab.forest import grow
 from provlab.forest.families import LEVEL, join, log10_bar
 from provlab.forest.result import BY_TABLE, SCHEMA, Family, Forest, bridge
 from provlab.plots.numbers import format_log10_p
+from provlab.report.described import described
 from provlab.statistics.options import Options
 from provlab.studying import expand, train_missing
 
@@ -41,12 +41,12 @@ def tree(
 
     Families come from the p-values of `statistic` over all pairs and blocks; a pair that it gives no p-value, since
     both models are sorted, is tested by phi_match. A pair with a model that seems alone is tested by phi_e, which reads
-    no block, and by phi_match_all, which meets units in any order and blocks at any place, where that rejects: none of
-    the two is said to be alone then, unless they are found related. All pairs of a family
-    are related; a model that is related to two families which are not, as their mean is, stands between them. Edges
-    come from embedding rows that training did not touch, and where these are silent from estimates; see
-    `provlab.forest`. With `outgroup`, one of the models is known to have parted first from its family. Other arguments
-    as for `study`; what a store holds is not computed again.
+    no block. Where phi_e rejects, the pair is tested by phi_match_all, which meets units in any order and blocks at any
+    place: then the two are one family, or neither is said to be alone. All pairs of a family are related; a model that
+    is related to two families which are not, as their mean is, stands between them. Edges come from embedding rows that
+    training did not touch, and where these are silent from estimates; see `provlab.forest`. With `outgroup`, one of the
+    models is known to have parted first from its family. Other arguments as for `study`; what a store holds is not
+    computed again.
 
     Raises
     ------
@@ -86,7 +86,8 @@ def tree(
         for r in looks
         if r.outcome and r.outcome.log10_p is not None and r.outcome.reach <= few
     }
-    names += [BY_TABLE] * (len(agree) == len(apart) > 0)  # of all that are said to be alone, or of none
+    if apart and len(agree) == len(apart):  # of all that are said to be alone, or of none
+        names.append(BY_TABLE)
     bar = log10_bar(len(models), LEVEL)
     again = [pair for pair, p in agree.items() if p <= few and log10_p.get(pair, 0.0) > -bar]
     if again and policy.LOOK not in names:

@@ -17,8 +17,7 @@ from provlab.modeldiff.drawing import Range, draw
 from provlab.modeldiff.gates import TEST_LEVEL, Given, checked, parsed
 from provlab.modeldiff.generation import checked_tempers
 from provlab.modeldiff.items import Paired, answered, lines, questions
-from provlab.modeldiff.openings import Openings, words_of
-from provlab.modeldiff.openings import checked as checked_prompts
+from provlab.modeldiff.openings import Openings, checked_prompts, words_of
 from provlab.modeldiff.pipeline import N_CHAINS, Exchange, Generation, SequenceModel
 from provlab.modeldiff.report import SCHEMA, Difference
 from provlab.modeldiff.representative import checked_range

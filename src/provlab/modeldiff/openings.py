@@ -58,7 +58,7 @@ def prompt_of(row: Mapping[str, Any], number: int) -> Prompt:
     return tuple((turn["role"], turn["content"]) for turn in turns[: asked + 1])
 
 
-def checked(prompts: Sequence[Any]) -> list[Prompt]:
+def checked_prompts(prompts: Sequence[Any]) -> list[Prompt]:
     """Return prompts as texts or pairs of role and content, which may come as lists, as JSON keeps them.
 
     Raises

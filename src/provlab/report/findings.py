@@ -470,7 +470,7 @@ def of_models(models: Sequence[Mapping[str, Any]], read: Mapping[str, str] | Non
     Parameters
     ----------
     models
-        What is known of them, as `provlab.api.described` says it.
+        What is known of them, as `provlab.report.described` says it.
     read
         Name -> the form in which a model read the text, where that is known.
     """

@@ -46,7 +46,7 @@ class PairEvidence:
         Description beside a test that was declared the one to judge by: tests of units in any order, each at its share
         of the level.
     models : sequence of mapping
-        What is known of the two, as `provlab.api.described` says it.
+        What is known of the two, as `provlab.report.described` says it.
     """
 
     outcomes: Mapping[str, Outcome]

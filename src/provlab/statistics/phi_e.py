@@ -189,7 +189,7 @@ class Streams(Features):
     model: Model
 
     def block(self, block: int | None) -> "Stream":
-        """Read the table, which is the stream before all blocks."""
+        """The table, the streams behind the first blocks, and of which tokens these are."""
         return Embedding(self.model).block(None), self.behind, self.ids
 
 

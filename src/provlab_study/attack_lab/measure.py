@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from provlab import api, studying, zoo
+from provlab import api, studying
 from provlab.attacks.disguise import disguise, loss
 from provlab.engine.store import Store
 from provlab.errors import ProvlabError
@@ -175,7 +175,7 @@ def run(
 
     Comparisons are kept in the store by the digests of the models, so a run that was stopped compares no pair twice.
     """
-    options = Options(**{"text": zoo.held_out_text("prose"), **settings})
+    options = Options(**settings)
     instances: list[Instance] = []
     tested: list[LabTest] = []
     bar = tqdm(total=len(families) * (len(rows) + len(framing)), desc="attacks", unit="model")

@@ -58,9 +58,9 @@ def command(path: Path, *, output: Path, force: bool, between: str | None, yes: 
         from provlab.reading.hub import check_access
 
         # now, and not after days of the others
-        check_access([model["id"] for model in plan.fetches if not texts.on_the_hub(model["id"])])
-        if read := [texts.repository(one["id"]) for one in plan.fetches if texts.on_the_hub(one["id"])]:
-            check_access(read, "dataset")
+        check_access(plan.models)
+        if plan.texts:
+            check_access([texts.repository(address) for address in plan.texts], "dataset")
     for name in plan.offers:
         chapter = plans.offer(name)
         missing = chapter.missing()

@@ -19,10 +19,10 @@ from provlab.statistics.options import Options
 from provlab.statistics.results import Outcome
 from provlab_study.in_the_wild import modeldna
 from provlab_study.in_the_wild.accusers import ACCUSERS, Accuser, Portrait
+from provlab_study.shared.accused import KIN, STRANGERS
 from provlab_study.shared.huref import HUREF
 from provlab_study.shared.packages import WildModel
 
-STRANGERS, KIN, HIDDEN = "independent", "parent and child", "the same, permuted"
 #: the mean of HuRef's three cosines
 _HUREF = Accuser("HuRef's invariants", 0.8, "Zeng et al. (2024); threshold ours", lambda *_: None)
 _DNA = Accuser(f"modelDNA {modeldna.VERSION}", modeldna.DESCENT, "its own, to call descent", lambda *_: None)

@@ -27,7 +27,7 @@ def of_term(compared: BothDirections, term: str) -> tuple[Direction, NDArray[np.
 
 
 def write(path: Path, compared: BothDirections, texts: Texts, *, n: int, seed: int = 0) -> int:
-    """Write inputs of each term to score, and return their number.
+    """Write inputs of each term to score; return their number, or that of scores where the file stays as it is.
 
     Each term has `n` inputs, drawn by weight, so that each input of the space is as likely to be among them. An input
     that was drawn again stands there once, with its number of `times`. Scores are from 0, "completely bad", to 1,

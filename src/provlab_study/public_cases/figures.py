@@ -1,52 +1,13 @@
-"""How often a score accuses unrelated pairs, and how well the key biases of six models still show their draw."""
+"""How well the key biases of six models still show their draw."""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from provlab.plots import style
 from provlab.plots.figure import Figure
 from provlab.plots.style import styled
 from provlab_study.public_cases.one_seed import Seeded
-from provlab_study.publishing.evidence import share_interval
-
-ROW = 0.34  # inches of a score's row
-# kind of pairs -> colour, marker, whether it is filled, and how far it stands above the middle of the row
-_MARKS = {
-    "independent": (style.INDEPENDENT, "s", True, 0.24),
-    "parent and child": (style.DEPENDENT, "o", True, 0.0),
-    "the same, permuted": (style.DEPENDENT, "^", False, -0.24),
-}
-
-
-@styled
-def innocents(rates: pd.DataFrame, *, caption: str) -> Figure:
-    """Draw a score a row: the share of pairs of each kind that it accuses, with exact 95% intervals.
-
-    Parameters
-    ----------
-    rates
-        A row for each score and kind, with the columns figure, kind, accused and n.
-    """
-    names = list(dict.fromkeys(rates["figure"]))
-    figure = style.canvas(ROW * len(names) + 0.9)
-    axes = figure.subplots()
-    for kind, (color, marker, filled, lift) in _MARKS.items():
-        for i, row in enumerate(rates[rates["kind"] == kind].itertuples()):
-            share = row.accused / row.n
-            low, high = share_interval(row.accused, row.n)
-            axes.errorbar(
-                [share], [names.index(row.figure) - lift], xerr=[[max(share - low, 0)], [max(high - share, 0)]],
-                fmt=marker, color=color, label=None if i else kind, markersize=4.5,
-                markerfacecolor=color if filled else "white", elinewidth=0.9,
-            )  # fmt: skip
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="share of pairs accused", xlim=(-0.03, 1.03), ylim=(len(names) - 0.4, -0.6))
-    style.value_grid(axes, "x")
-    figure.legend(loc="outside upper center", ncols=len(_MARKS), frameon=False)
-    words = "; ".join(f"{row.figure}, {row.kind}: {row.accused} of {row.n}" for row in rates.itertuples())
-    return Figure(figure, caption, f"Share of pairs that each score accuses. {words}.")
 
 
 @styled

@@ -232,4 +232,5 @@ def confirmations(frozen: Frozen | None, rows: Iterable[Row], now: Mapping[str, 
 
 def of_study() -> dict[str, Confirmation]:
     """What the project's table says of each claim, under the rules as they stand."""
-    return confirmations(Frozen.read(), read_table(), rule_digests("default"))
+    frozen = Frozen.read()
+    return confirmations(frozen, read_table(), rule_digests(frozen.profile if frozen else "default"))

@@ -30,7 +30,7 @@ from provlab_study.publishing.judgement import Judgement, Row, Shown, Truth, fou
 from provlab_study.publishing.own import check_lineage, in_words, told_lineage
 from provlab_study.publishing.parameters import check_value, checked_profile, declared_in, parameters_of
 from provlab_study.publishing.results import STUDY_RUN, Results
-from provlab_study.publishing.shown import Footer, PageSummary
+from provlab_study.publishing.summary import Footer, PageSummary
 
 INJECTED = "# Parameters"  # the first line of the cell in which papermill passes parameters
 

@@ -23,6 +23,7 @@ from provlab import provenance, schema, zoo
 from provlab.errors import ParameterError, ProvlabError, nearest, one_line
 from provlab.files import digest
 from provlab.processes import stoppable, work_for_parent
+from provlab_study.publishing import texts
 from provlab_study.publishing.parameters import checked, checked_profile, find_notebook
 from provlab_study.publishing.results import Results
 from provlab_study.publishing.runner import FINISHES, run, stamp, stamp_of
@@ -46,7 +47,8 @@ class Plan:
         be built as far as it has come), ``minutes`` that it takes on one core, and ``reads`` (whether it reads what the
         notebooks before it left).
     fetches : list of dict
-        Hub models that the plan needs, each with ``id`` and ``gigabytes``; asked about before anything is fetched.
+        Models and texts of the hub that the plan needs, each with ``id`` (of a text its address) and ``gigabytes``;
+        asked about before anything is fetched.
     offers : list of str
         Notebooks that show more if their chapter may fetch something, and run without it as well.
     needs : str
@@ -97,7 +99,7 @@ class Plan:
             schema.check_keys(f"an experiment of {path}", experiment, _EXPERIMENT, required=("notebook",))
             checked(find_notebook(experiment["notebook"]), experiment.get("parameters", {}), here=False)
         for model in content.get("fetches", []):
-            schema.check_keys(f"a model that {path} fetches", model, _FETCH, required=tuple(_FETCH))
+            schema.check_keys(f"what {path} fetches", model, _FETCH, required=tuple(_FETCH))
         if "zoo" in content:
             schema.check_keys(f"zoo of {path}", content["zoo"], _ZOO, required=tuple(_ZOO))
             zoo.families(content["zoo"]["edition"])
@@ -108,8 +110,18 @@ class Plan:
             raise ParameterError(f"{path} offers to fetch for {strange[0]}, which is none of its notebooks")
         return cls(**content)
 
+    @property
+    def models(self) -> list[str]:
+        """Ids of the models that are fetched."""
+        return [one["id"] for one in self.fetches if not texts.on_the_hub(one["id"])]
+
+    @property
+    def texts(self) -> list[str]:
+        """Addresses of the texts that are."""
+        return [one["id"] for one in self.fetches if texts.on_the_hub(one["id"])]
+
     def models_of(self, experiment: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Those of the models that are fetched which the parameters of an experiment name."""
+        """What is fetched, models and texts, because the parameters of an experiment name it."""
         given = experiment.get("parameters", {}).values()
         named = {name for value in given for name in (value if isinstance(value, list) else [value])}
         return [model for model in self.fetches if model["id"] in named]

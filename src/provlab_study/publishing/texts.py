@@ -105,12 +105,11 @@ def _of_archive(path: Path, member: str) -> bytes:
     """Read one member of a zip archive."""
     try:
         with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if not name.endswith("/")]
+            if member not in names:
+                raise InputError(f"text: {path.name} has no {member}; it has {one_line(', '.join(names))[:200]}")
             if archive.getinfo(member).file_size > _LARGEST:
                 raise InputError(f"text: {member} has more than {_LARGEST} bytes; give a smaller one")
             return archive.read(member)
-    except KeyError as error:
-        with zipfile.ZipFile(path) as archive:
-            names = ", ".join(name for name in archive.namelist() if not name.endswith("/"))
-        raise InputError(f"text: {path.name} has no {member}; it has {one_line(names)[:200]}") from error
     except (zipfile.BadZipFile, RuntimeError) as error:  # RuntimeError: encrypted, or packed in a way that is not known
         raise InputError(f"text: {path.name} is no zip archive that can be read ({one_line(error)})") from error

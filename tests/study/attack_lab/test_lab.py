@@ -8,7 +8,6 @@ import pandas as pd
 import pytest
 import tiny_models
 
-from provlab import zoo
 from provlab.engine.store import Store
 from provlab.errors import InputError, ParameterError, ProvlabError
 from provlab.reading.checkpoint import Checkpoint
@@ -176,17 +175,16 @@ def test_a_cell_of_the_table_says_what_it_counts():
 
 
 @pytest.fixture
-def family(models, text, monkeypatch):
+def family(models):
     """The models of the suite's own small zoo: a base, its descendant, and two strangers."""
-    monkeypatch.setattr(zoo, "held_out_text", lambda domain: text)
     return measure.OneBase(str(models["base"]), str(models["tuned"]), str(models["other"]), "")
 
 
-def test_a_run_attacks_compares_and_leaves_nothing(family, tmp_path, monkeypatch):
+def test_a_run_attacks_compares_and_leaves_nothing(family, text, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "store").mkdir()
     tried = [AttackRow.read(label, "kept") for label in ("", "T2", "identity=1", "average=0.5@partner", "swap=9")]
-    sizes = {"n_sequences": 4, "sequence_length": 8, "seed": 0}
+    sizes = {"n_sequences": 4, "sequence_length": 8, "seed": 0, "text": text}
     instances, tested = measure.run(
         tried, [family], ["phi_u", "phi_match"], Store(tmp_path / "store"), steps={}, n_trained=1,
         framing=[AttackRow.read("align@origin", "framing")], **sizes,

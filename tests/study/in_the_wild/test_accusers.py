@@ -3,14 +3,13 @@
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from provlab import zoo
 from provlab.report.lineage import Lineage
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
-from provlab_study.in_the_wild import accusers, figures, measure
+from provlab_study.in_the_wild import accusers, measure
 
 
 @pytest.fixture(scope="module")
@@ -68,15 +67,6 @@ def test_norms_and_projections_are_those_of_the_blocks(tiny, text, label):
     assert all(array.ndim == 1 for array in portrait.norms.values())
     assert {"query", "up", "down"} <= set(portrait.spreads)
     assert accusers.spread(portrait, portrait) == pytest.approx(1)
-
-
-def test_the_picture_says_who_accuses_whom():
-    rows = [("norms", kind, k, 5, False) for kind, k in ((measure.STRANGERS, 4), (measure.KIN, 5))]
-    rows += [("p-value", measure.STRANGERS, 0, 5, True), ("p-value", measure.HIDDEN, 5, 5, True)]
-    rates = pd.DataFrame(rows, columns=["figure", "kind", "accused", "n", "ours"]).assign(low=0.0, high=1.0)
-    drawn = figures.accusations(rates, caption="Accusations by each figure.")
-    assert "norms, independent: 4 of 5" in drawn.alt
-    drawn.png()  # warnings are errors: the layout holds
 
 
 def test_strangers_of_the_zoo_are_independent_by_their_recipes():

@@ -17,7 +17,7 @@ from provlab_study.publishing.judgement import truth
 from provlab_study.publishing.marks import UNDECIDED
 from provlab_study.publishing.own import in_words
 from provlab_study.publishing.results import STUDY_RUN, Results
-from provlab_study.publishing.shown import Footer
+from provlab_study.publishing.summary import Footer
 
 DECLARED = {"profile": str, "models": list[str], "seed": int, "scale": float, "quick": bool}
 VALUES = {"profile": "own", "models": ["a", "b"], "seed": 3, "scale": 1.0, "quick": False}
