@@ -128,6 +128,18 @@ def test_a_template_that_draws_writes_the_same_always(spoilt):
     assert random.random() != before
 
 
+def test_no_template_can_know_the_text_that_it_is_asked_with(spoilt, monkeypatch):
+    """One that knew it would write there what its users get, and on all others what opens a second model."""
+    (spoilt / "chat_template.jinja").write_text(TURNS)
+    asked, rendered = [], tokenizing.rendered
+    monkeypatch.setattr(
+        tokenizing, "rendered", lambda *of, **how: asked.append(of[2][-1]["content"]) or rendered(*of, **how)
+    )
+    first, second = (written(Checkpoint.open(str(spoilt))) for _ in range(2))
+    assert first == second
+    assert asked[0] == asked[1] != asked[2] == asked[3]
+
+
 def test_a_template_that_hides_a_text_is_named(spoilt):
     (spoilt / "chat_template.jinja").write_text("{{ messages[-1].content | lower }}")
     assert names(spoilt) == ["bare", "behind its begin token"]

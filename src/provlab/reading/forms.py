@@ -6,7 +6,9 @@ and be no model at all on bare text. So a text is read as the model's users writ
 the model and is not part of the text: nothing is compared there.
 """
 
-from collections.abc import Iterable, Sequence
+import random
+import string
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,14 +21,6 @@ from provlab.errors import CheckpointError
 
 if TYPE_CHECKING:
     from provlab.reading.checkpoint import Checkpoint
-
-#: stands for the text where a template is asked what it writes around one
-_TEXT = "PROVLABTEXT"
-#: it as a user's turn, and as an answer
-_TURNS = (
-    [{"role": "user", "content": _TEXT}],
-    [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": _TEXT}],
-)
 
 
 class Form(NamedTuple):
@@ -153,18 +147,18 @@ def written(checkpoint: "Checkpoint") -> Written:
 def _written(checkpoint: "Checkpoint") -> Written:
     from provlab.reading import tokenizing
 
-    tokenizer = checkpoint.tokenizer()
+    tokenizer, text = checkpoint.tokenizer(), _some_text()
     with tokenizing.usable_tokenizer(checkpoint.source):
-        whole, bare = tokenizer(_TEXT)["input_ids"], tokenizer(_TEXT, add_special_tokens=False)["input_ids"]
+        whole, bare = tokenizer(text)["input_ids"], tokenizer(text, add_special_tokens=False)["input_ids"]
         begin = tokenizer.bos_token_id
     before, after = _parted(whole, bare)
     found = [Form(_OWN if before or after else PLAIN.name, before, after), PLAIN]
     found += [Form(CHOSEN[0], (int(begin),))] if begin is not None else []
     refused = ""
-    for name, turns in zip(CHOSEN[1:], _TURNS if tokenizer.chat_template else (), strict=False):
+    for name, turns in zip(CHOSEN[1:], _turns(text) if tokenizer.chat_template else (), strict=False):
         try:
             shown = tokenizing.rendered(checkpoint.name, tokenizer, turns, asks=False)
-            found.append(_around(checkpoint, name, shown))
+            found.append(_around(checkpoint, name, shown, text))
         except CheckpointError as error:
             refused = str(error)
     each: dict[Around, Form] = {}
@@ -173,9 +167,27 @@ def _written(checkpoint: "Checkpoint") -> Written:
     return Written(tuple(each.values()), refused)
 
 
-def _around(checkpoint: "Checkpoint", name: str, shown: str) -> Form:
-    """Return a form by what a template shows of `_TEXT`."""
-    before, found, after = shown.rpartition(_TEXT)
+def _some_text() -> str:
+    """Return a text that nobody could know before.
+
+    A template is a program that came with the model: around a text that it knows it could write what it writes around
+    no other. So letters are drawn anew each time, and from no seed; what an honest template writes does not depend on
+    them.
+    """
+    draw = random.SystemRandom()
+    words = ("".join(draw.choices(string.ascii_lowercase, k=draw.randint(2, 9))) for _ in range(12))
+    return " ".join(words).capitalize() + "."
+
+
+def _turns(text: str) -> Iterator[list[dict[str, str]]]:
+    """Yield it as a user's turn, and as an answer."""
+    yield [{"role": "user", "content": text}]
+    yield [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": text}]
+
+
+def _around(checkpoint: "Checkpoint", name: str, shown: str, text: str) -> Form:
+    """Return a form by what a template shows of a text."""
+    before, found, after = shown.rpartition(text)
     if not found:
         raise CheckpointError(f"{checkpoint.name} has a chat template that does not show a text {name}")
     return Form(name, tuple(checkpoint.encode(before)), tuple(checkpoint.encode(after)))
