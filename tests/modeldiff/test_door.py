@@ -403,6 +403,15 @@ def test_a_line_that_is_no_opening_is_refused(run, pair, tmp_path, row, message)
     assert message in error
 
 
+def test_a_chat_log_that_is_one_list_is_not_read_as_lines_of_text(run, pair, tmp_path):
+    log = tmp_path / "log.json"
+    for indent in (None, 2):
+        log.write_text(json.dumps([chat(("user", "why"))], indent=indent))
+        status, out, error = run("diff", *pair, "--prompts", log)
+        assert (status, out, len(error.splitlines())) == (2, "", 1)
+        assert "give one JSON object a line, as jq -c '.[]' makes them of a list" in error
+
+
 def planted(base, target, change):
     """A copy of a model with its tensors changed."""
     shutil.copytree(base, target)

@@ -30,8 +30,6 @@ def coded(state: AttackedModel, aim: Aim) -> AttackedModel:
     NoSuchSymmetryError
         The model is no Llama, or its heads are narrower than its stream, so that they cannot write all of it.
     """
-    if state.anatomy.architecture != "LlamaForCausalLM":
-        raise NoSuchSymmetryError(f"{state.anatomy.architecture} is no Llama, which a line of its config gives biases")
     state = ungrouped(with_block(state, aim, 0))
     width, (size, heads, _) = state.anatomy.width, heads_of(state)
     if size * heads < width:
@@ -66,8 +64,6 @@ def front(state: AttackedModel, aim: Aim) -> AttackedModel:
     NoSuchSymmetryError
         The model is no Llama.
     """
-    if state.anatomy.architecture != "LlamaForCausalLM":
-        raise NoSuchSymmetryError(f"{state.anatomy.architecture} is no Llama, which a line of its config gives biases")
     for _ in range(int(aim.value)):
         state = with_block(state, aim, 0)
     return state
@@ -102,7 +98,14 @@ def with_block(state: AttackedModel, aim: Aim, place: int) -> AttackedModel:
     """Insert a block at a place that writes nothing: the numbers of a neighbour in any order, zeros in what it writes.
 
     Attention has biases afterwards, which are zero.
+
+    Raises
+    ------
+    NoSuchSymmetryError
+        The model is no Llama.
     """
+    if state.anatomy.architecture != "LlamaForCausalLM":
+        raise NoSuchSymmetryError(f"{state.anatomy.architecture} is no Llama, which a line of its config gives biases")
     parts, weights = state.anatomy, {}
     for part in parts.parts:
         name, block = part.name, part.block

@@ -113,6 +113,9 @@ def _spaced(context: str, answer: str) -> str:
     return answer if answer[:1].isspace() or context[-1:].isspace() or not context else f" {answer}"
 
 
+_EACH = "give one JSON object a line, as jq -c '.[]' makes them of a list"
+
+
 def lines(text: str) -> list[dict[str, Any]]:
     """Read lines of JSON.
 
@@ -128,9 +131,9 @@ def lines(text: str) -> list[dict[str, Any]]:
             try:
                 row = json.loads(line)
             except ValueError as error:
-                raise InputError(f"line {number} is no JSON ({error})") from error
+                raise InputError(f"line {number} is no JSON ({error}); {_EACH}") from error
             if not isinstance(row, dict):
-                raise InputError(f"line {number} is no JSON object, but {type(row).__name__}")
+                raise InputError(f"line {number} is no JSON object, but {type(row).__name__}; {_EACH}")
             rows.append(row)
     if not rows:
         raise InputError("there is no item; give lines of JSON")
