@@ -38,7 +38,8 @@ _JUDGED = {"experiment": str, "predicate": dict, "profiles": list[str]}
 # settled: a rule chosen, or changed, after a look at our records: what was changed, the rule, the day of the look and
 # what it showed
 # trained_once: the models whose training has no replicate, so that the claim stands for one draw of their seeds
-_STANDING = {"settled": dict, "same_records": list[str], "trained_once": str}
+# on_draws: why it holds on some fresh draws and not on all, as found afterwards
+_STANDING = {"settled": dict, "same_records": list[str], "trained_once": str, "on_draws": str}
 _SETTLED = {"changed": str, "rule": str, "date": date, "look": str}
 #: what `changed` may be, and the status that a claim then has where it holds
 CHANGED = {"bar": BAR_SET, "experiment": EXPERIMENT_CHANGED}
@@ -155,9 +156,9 @@ def evaluate(store: Results, experiment: str | None = None) -> list[dict[str, An
     -------
     list of dict
         Keys: id, paper, status (one of `evidence.STATUSES`), statement, source, published, ours, why, margin,
-        replicates, trained_once (models whose training has no replicate), changed, rule, look and date (of a rule that
-        was settled after a look, else None), same_records (ids of claims judged from the same records), experiment,
-        profile.
+        replicates, trained_once (models whose training has no replicate), on_draws (why it does not hold on all fresh
+        draws), changed, rule, look and date (of a rule that was settled after a look, else None), same_records (ids of
+        claims judged from the same records), experiment, profile.
     """
     kept = {run["name"]: run for run in store.experiments()}
     return [
@@ -174,7 +175,7 @@ def as_row(claim: Mapping[str, Any], judged: ClaimStatus, experiment: Mapping[st
         **{key: claim[key] for key in ("id", "paper", "statement", "source", "experiment")},
         **asdict(judged),
         "published": published(claim),
-        "trained_once": claim.get("trained_once", ""),
+        **{key: claim.get(key, "") for key in ("trained_once", "on_draws")},
         **{key: settled.get(key) for key in ("changed", "rule", "look")},
         "date": settled["date"].isoformat() if settled else None,
         "same_records": list(claim.get("same_records", [])),

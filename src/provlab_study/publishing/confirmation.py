@@ -92,6 +92,8 @@ class Row:
         Digest by which it was judged.
     experiment, seconds, commit, machine, finished
         The page whose record was judged, and how long it ran beside others, on which code and machine, and until when.
+    why
+        What the predicate said of it; "" of rows that were written before it was kept.
     """
 
     claim: str
@@ -105,6 +107,7 @@ class Row:
     commit: str
     machine: str
     finished: str
+    why: str = ""
 
     @property
     def holds(self) -> bool:
@@ -153,7 +156,7 @@ def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Ro
         if claim["id"] in as_frozen and claim["experiment"] in runs:
             run = runs[claim["experiment"]]
             made = {key: run[key] for key in ("seconds", "machine", "finished")} | {"commit": run["commit"] or ""}
-            said = {key: claim[key] for key in ("status", "ours", "margin", "experiment")}
+            said = {key: claim[key] for key in ("status", "ours", "margin", "experiment", "why")}
             rows.append(Row(claim["id"], found[0], rule=as_frozen[claim["id"]], **said, **made))
     if not rows:
         raise InputError(f"{store.root} has no claim whose rule is the one that was frozen on {frozen}")

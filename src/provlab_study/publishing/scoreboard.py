@@ -217,8 +217,36 @@ def _drawn(row: Row | None) -> str:
     said = f'<span class="status">{SIGNS[status][0]} {words(status)}</span>'
     if row and row.ours:
         margin = f"; margin: {row.margin}" if row.margin else ""
-        said = f"<details><summary>{said}</summary>{html.escape(row.ours + margin)}</details>"
+        why = f"; {row.why}" if row.why and not row.holds else ""
+        said = f"<details><summary>{said}</summary>{html.escape(row.ours + margin + why)}</details>"
     return f'<td class="{_class(status)}">{said}</td>'
+
+
+def denied(claims: Sequence[Mapping[str, Any]], confirmed: Mapping[str, Confirmation]) -> str:
+    """Return the claims that do not hold on every fresh draw they were judged on, a row a claim, as HTML.
+
+    Those that hold on some come first, with the reason as far as one was found.
+    """
+    names = ("Claim", "Fresh draws", "What it says", "What was seen where it does not hold")
+    head = "".join(f'<th scope="col">{name}</th>' for name in names)
+    some = [claim for claim in claims if (one := confirmed[claim["id"]]).held < one.tried]
+    some.sort(key=lambda claim: not confirmed[claim["id"]].held)
+    body = "".join(_denied(claim, confirmed[claim["id"]]) for claim in some)
+    return f'<table class="provlab-scoreboard history"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _denied(claim: Mapping[str, Any], one: Confirmation) -> str:
+    against = [row for row in one.rows if not row.holds and row.status != NOT_RUN]
+    seen = "".join(
+        f"<p>{row.draw}, {words(row.status)}: {html.escape(row.why or row.ours.split('; ')[0])}</p>" for row in against
+    )
+    reason = claim.get("on_draws") if one.held else ""
+    return (
+        f'<tr class="{_class(against[0].status)}"><th scope="row">{html.escape(str(claim["id"]))}</th>'
+        f'<td data-label="Fresh draws">{html.escape(str(one))}</td>'
+        f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{_note(reason)}</td>'
+        f'<td data-label="Seen">{seen}</td></tr>'
+    )
 
 
 def history(claims: Sequence[Mapping[str, Any]]) -> str:

@@ -59,7 +59,7 @@ class BlockMap:
     units : mapping
         ``(i, j)`` -> the matching of their hidden units.
     silent : mapping
-        ``(i, j)`` -> why this pair of blocks could not be tested, for each that could not.
+        ``(i, j)`` -> why a copy could have been missed in this pair of blocks, for each where it could.
     """
 
     log10_p: NDArray[np.float64]
@@ -69,15 +69,17 @@ class BlockMap:
 
     def found_in_words(self, a: str, b: str, level: float = 0.01) -> str:
         """How many blocks of b match a block of a, and how many pairs could not be tested at all."""
-        found, n = (self.holm <= np.log10(level)).any(axis=0).sum(), self.log10_p.shape[1]
-        if not self.silent:
+        called = self.holm <= np.log10(level)
+        silent = [why for pair, why in self.silent.items() if not called[pair]]
+        found, n = called.any(axis=0).sum(), self.log10_p.shape[1]
+        if not silent:
             return f"{found} of {n} blocks of {b} match a block of {a}."
-        reason = Counter(self.silent.values()).most_common(1)[0][0]
-        if len(self.silent) == self.log10_p.size:
+        reason = Counter(silent).most_common(1)[0][0]
+        if len(silent) == self.log10_p.size:
             return f"No block of {b} could be tested against one of {a}: {reason}."
         return (
             f"{found} of {n} blocks of {b} match a block of {a}; of {self.log10_p.size} pairs of blocks "
-            f"{len(self.silent)} could not be tested: {reason}."
+            f"{len(silent)} could not be tested: {reason}."
         )
 
     @cached_property
@@ -133,17 +135,18 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
         A model has no gated MLP, or the tokenizers have too few tokens of the text in common.
     """
     log10_p = np.zeros((a.anatomy.n_blocks, b.anatomy.n_blocks))
-    units, floors, silent = {}, [], {}
+    reach = np.zeros_like(log10_p)
+    units, silent = {}, {}
     width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
     for pair, result in all_pairs_of_blocks("phi_match", a, b, options, store=store, progress=progress).items():
-        log10_p[pair] = result.log10_p
-        floors.append(result.reach)
+        log10_p[pair], reach[pair] = result.log10_p, result.reach
         if result.reach == 0:
             silent[pair] = result.why or "nothing could have come out"
         if result.matching is not None:
             by_gate, by_up = _of_all(result.matching, result.detail.without or [])
             units[pair] = UnitMap(by_gate, by_up, width)
-    return BlockMap(log10_p, min(floors), units, silent)
+    # a pair in which a copy may be missed has no reach, and may be found all the same
+    return BlockMap(log10_p, float(np.fmin(reach, log10_p).min()), units, silent)
 
 
 def _of_all(matching: NDArray[np.int64], without: Sequence[int]) -> NDArray[np.int64]:

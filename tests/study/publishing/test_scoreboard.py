@@ -17,6 +17,7 @@ from provlab_study.publishing.evidence import STATUSES
 from provlab_study.publishing.scoreboard import (
     claims_in_short,
     confirmed_so_far,
+    denied,
     fresh_draws,
     history,
     made_by,
@@ -206,6 +207,28 @@ def test_fresh_draws_stand_by_claim_and_draw():
     assert first.endswith("<td>confirmed: holds in 5 of 5 fresh draws</td>")
     assert [second.count(word) for word in ("✓ holds", "✗ fails", "≈ within its spread", "– not run")] == [2, 1, 1, 1]
     assert second.endswith("<td>not confirmed: holds in 2 of 4 fresh draws</td>")
+
+
+def test_what_fresh_draws_deny_has_what_was_seen_and_the_reason():
+    def drawn(claim, *statuses):
+        values = [(n, status, f"{n} & more", "it is <off>" if n > 6 else "") for n, status in enumerate(statuses, 5)]
+        rest = ("", "one", "page", 9.0, "a" * 40, "one CPU", "2026-01-02")
+        return Confirmation(tuple(Row(claim, n, status, ours, *rest, why) for n, status, ours, why in values))
+
+    confirmed = {
+        "I1": drawn("I1", "holds", "holds", "holds"),
+        "I2": drawn("I2", "fails", "fails"),
+        "I3": drawn("I3", "holds", "not run", "fails"),
+        "I4": drawn("I4"),
+    }
+    table = denied([{"id": claim, "statement": "all", "on_draws": "by chance"} for claim in confirmed], confirmed)
+    first, second = re.findall(r'<tr class="fails"><th scope="row">(.*?)</tr>', table)
+    assert first.startswith("I3")  # it holds on some
+    assert "holds in 1 of 2 fresh draws" in first
+    assert '<p class="why">by chance</p>' in first
+    assert "<p>7, fails: it is &lt;off&gt;</p>" in first
+    assert "<p>5, fails: 5 &amp; more</p><p>6, fails" in second
+    assert "by chance" not in second
 
 
 def test_the_history_of_a_rule_stands_apart_from_its_claim():

@@ -1,6 +1,7 @@
 """Which blocks and which hidden units a child has of its parent, where we cut the child out ourselves."""
 
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,6 +95,23 @@ def test_a_stranger_has_no_block_of_it(family, options):
     assert results.origin() == dict.fromkeys(range(BLOCKS))
 
 
+def test_what_is_found_was_in_reach_though_a_copy_could_have_been_missed(family, options, mapped, monkeypatch):
+    """Children that are cut and trained on come to less than half of a block's reach: then it has none."""
+    judged = PhiMatch.compare_block
+
+    def doubting(self, *of):
+        return replace(judged(self, *of), reach=0.0, why="a copy may be missed")
+
+    monkeypatch.setattr(PhiMatch, "compare_block", doubting)
+    results = block_map(family[0]["parent"], family[0]["child"], options, progress=False)
+    assert results.floor == results.log10_p.min() < -20
+    n, missed = len(KEPT_BLOCKS), BLOCKS * len(KEPT_BLOCKS) - len(KEPT_BLOCKS)
+    assert results.rejected() == mapped.rejected()
+    said = results.found_in_words("a", "b")
+    assert said.startswith(f"{n} of {n} blocks of b match")
+    assert f"{missed} could not be tested: a copy may be missed." in said
+
+
 def test_blocks_of_equal_index_are_those_of_phi_match(family, options):
     """The diagonal is the statistic itself; all of it is corrected together."""
     a, b = family[0]["parent"], family[0]["stranger"]
@@ -138,14 +156,18 @@ def test_a_model_without_gates_is_refused(family, options, tmp_path):
         block_map(family[0]["parent"], Model.open(str(tmp_path)), options)
 
 
+ALL = ((0, 0), (0, 1), (1, 0), (1, 1))
+
+
 @pytest.mark.parametrize(
-    ("silent", "said"),
+    ("silent", "least", "said"),
     [
-        ((), "1 of 2 blocks of b match a block of a."),
-        (((0, 0), (0, 1)), "1 of 2 blocks of b match a block of a; of 4 pairs of blocks 2 could not be tested: alike."),
-        (((0, 0), (0, 1), (1, 0), (1, 1)), "No block of b could be tested against one of a: alike."),
+        ((), -9.0, "1 of 2 blocks of b match a block of a."),
+        (ALL[:2], -9.0, "1 of 2 blocks of b match a block of a; of 4 pairs of blocks 2 could not be tested: alike."),
+        (ALL, -9.0, "1 of 2 blocks of b match a block of a; of 4 pairs of blocks 3 could not be tested: alike."),
+        (ALL, -0.2, "No block of b could be tested against one of a: alike."),
     ],
 )
-def test_a_block_that_could_not_be_tested_is_not_said_to_match_none(silent, said):
-    blocks = BlockMap(np.array([[0.0, -0.1], [0.0, -9.0]]), -20.0, {}, dict.fromkeys(silent, "alike"))
+def test_a_block_that_could_not_be_tested_is_not_said_to_match_none(silent, least, said):
+    blocks = BlockMap(np.array([[0.0, -0.1], [0.0, least]]), -20.0, {}, dict.fromkeys(silent, "alike"))
     assert blocks.found_in_words("a", "b") == said
