@@ -216,10 +216,15 @@ def _drawn(row: Row | None) -> str:
     status = NOT_RUN if row is None else HOLDS if row.holds else row.status
     said = f'<span class="status">{SIGNS[status][0]} {words(status)}</span>'
     if row and row.ours:
-        margin = f"; margin: {row.margin}" if row.margin else ""
-        why = f"; {row.why}" if row.why and not row.holds else ""
-        said = f"<details><summary>{said}</summary>{html.escape(row.ours + margin + why)}</details>"
+        said = f"<details><summary>{said}</summary>{_seen(row)}</details>"
     return f'<td class="{_class(status)}">{said}</td>'
+
+
+def _seen(row: Row) -> str:
+    """All that was seen of a claim on a draw."""
+    margin = f"; margin: {row.margin}" if row.margin else ""
+    why = f"; {row.why}" if row.why and not row.holds else ""
+    return html.escape(row.ours + margin + why)
 
 
 def denied(claims: Sequence[Mapping[str, Any]], confirmed: Mapping[str, Confirmation]) -> str:
@@ -237,8 +242,10 @@ def denied(claims: Sequence[Mapping[str, Any]], confirmed: Mapping[str, Confirma
 
 def _denied(claim: Mapping[str, Any], one: Confirmation) -> str:
     against = [row for row in one.rows if not row.holds and row.status != NOT_RUN]
+    first = [html.escape((row.why or row.ours).split("; ")[0]) for row in against]
     seen = "".join(
-        f"<p>{row.draw}, {words(row.status)}: {html.escape(row.why or row.ours.split('; ')[0])}</p>" for row in against
+        f"<details><summary>{row.draw}, {words(row.status)}: {short}</summary>{_seen(row)}</details>"
+        for row, short in zip(against, first, strict=True)
     )
     reason = claim.get("on_draws") if one.held else ""
     return (

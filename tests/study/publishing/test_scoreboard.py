@@ -226,8 +226,10 @@ def test_what_fresh_draws_deny_has_what_was_seen_and_the_reason():
     assert first.startswith("I3")  # it holds on some
     assert "holds in 1 of 2 fresh draws" in first
     assert '<p class="why">by chance</p>' in first
-    assert "<p>7, fails: it is &lt;off&gt;</p>" in first
-    assert "<p>5, fails: 5 &amp; more</p><p>6, fails" in second
+    assert "<details><summary>7, fails: it is &lt;off&gt;</summary>7 &amp; more; it is &lt;off&gt;</details>" in first
+    assert (
+        "<details><summary>5, fails: 5 &amp; more</summary>5 &amp; more</details><details><summary>6, fails" in second
+    )
     assert "by chance" not in second
 
 
