@@ -16,6 +16,7 @@ from provlab import zoo
 from provlab.cli import screen
 from provlab.errors import InputError
 from provlab.modeldiff import generation, pipeline
+from provlab.modeldiff.command import _rows
 from provlab.modeldiff.items import answered
 from provlab.modeldiff.tokens import opening
 from provlab.modeldiff.written import rounding
@@ -410,6 +411,8 @@ def test_a_chat_log_that_is_one_list_is_not_read_as_lines_of_text(run, pair, tmp
         status, out, error = run("diff", *pair, "--prompts", log)
         assert (status, out, len(error.splitlines())) == (2, "", 1)
         assert "give one JSON object a line, as jq -c '.[]' makes them of a list" in error
+    log.write_text('[{"name": "a list of other things"}]')  # a text
+    assert _rows(log.read_text(), str(log)) is None
 
 
 def planted(base, target, change):

@@ -68,7 +68,13 @@ def test_a_chat_is_no_item_and_goes_elsewhere():
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("{", "line 1 is no JSON"), ("[1]", "no JSON object, but list"), ("\n", "no item")]
+    ("text", "message"),
+    [
+        ("{", "line 1 is no JSON"),
+        ("[1]", "no JSON object, but list"),
+        ("[" * 100_000, "line 1 is no JSON"),
+        ("\n", "no item"),
+    ],
 )
 def test_lines_that_are_no_json_are_refused(text, message):
     with pytest.raises(InputError, match=message):

@@ -129,7 +129,7 @@ def test_a_template_that_draws_writes_the_same_always(spoilt):
 
 
 def test_no_template_can_know_the_text_that_it_is_asked_with(spoilt, monkeypatch):
-    """One that knew it would write there what its users get, and on all others what opens a second model."""
+    """One that knew it would leave out there what opens the model around all other texts."""
     (spoilt / "chat_template.jinja").write_text(TURNS)
     asked, rendered = [], tokenizing.rendered
     monkeypatch.setattr(

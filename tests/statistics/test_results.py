@@ -13,7 +13,16 @@ from provlab.inference import pvalues
 from provlab.statistics import get
 from provlab.statistics.aggregate import aggregated
 from provlab.statistics.options import Options
-from provlab.statistics.results import NAMES, BlockResult, Detail, MissingDetailError, Outcome, reachable, silence
+from provlab.statistics.results import (
+    NAMES,
+    BlockResult,
+    Detail,
+    MissingDetailError,
+    Outcome,
+    floor,
+    reachable,
+    silence,
+)
 
 KEPT = {
     "block": 2,
@@ -135,3 +144,10 @@ def test_every_field_is_described():
     described = [line.partition(" : ")[0].strip() for line in Detail.__doc__.splitlines() if " : " in line]
     names = [name for line in described for name in line.split(", ")]
     assert sorted(names) == sorted([*NAMES, "own"])
+
+
+def test_what_came_out_could_have_come_out_also_where_a_copy_may_be_missed():
+    silent = BlockResult(0, 0.9, -138.0, 0.0, "a copy may be missed")
+    assert floor(silent) == floor(Outcome(0.9, -138.0, (silent,))) == -138.0
+    assert floor(replace(silent, log10_p=-0.2, reach=-300.0)) == -300.0
+    assert floor(replace(silent, log10_p=None, reach=-2.0)) == -2.0

@@ -1,6 +1,5 @@
 """``provlab diff``: over which inputs two models disagree."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,29 +11,18 @@ from provlab.cli.command import Command
 from provlab.errors import InputError
 
 _ROW = re.compile(r'\{.*"(messages|prompt|arguments)"\s*:.*\}\s*$')  # a line of a chat log, or of items
-
-_LIST = re.compile(r"\ufeff?\s*\[\s*\{")
+#: the beginning of such rows as one list, which is no text either
+_LIST = re.compile(r'\s*\[\s*\{.{0,9999}?"(messages|prompt|arguments)"\s*:', re.DOTALL)
 
 
 def _rows(text: str, path: str) -> list[dict[str, Any]] | None:
     """Lines of JSON, by the name of their file or since the first is one of these; None for a text."""
     first = text.lstrip().partition("\n")[0]
-    if Path(path).suffix.lower() != ".jsonl" and not _ROW.match(first) and not _is_list(text):
+    if Path(path).suffix.lower() != ".jsonl" and not (_ROW.match(first) or _LIST.match(text)):
         return None
     from provlab.modeldiff.items import lines
 
     return lines(text)
-
-
-def _is_list(text: str) -> bool:
-    """Whether a text is one JSON list of objects."""
-    if not _LIST.match(text):
-        return False
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
 
 
 class TextOrItems(options.TextFile):

@@ -130,7 +130,7 @@ def lines(text: str) -> list[dict[str, Any]]:
         if line.strip():
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise InputError(f"line {number} is no JSON ({error}); {_EACH}") from error
             if not isinstance(row, dict):
                 raise InputError(f"line {number} is no JSON object, but {type(row).__name__}; {_EACH}")

@@ -180,7 +180,7 @@ def _some_text() -> str:
 
 
 def _turns(text: str) -> Iterator[list[dict[str, str]]]:
-    """Yield it as a user's turn, and as an answer."""
+    """Yield it as a user's turn, and as an answer to what is always the same, as it stands before the text then."""
     yield [{"role": "user", "content": text}]
     yield [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": text}]
 

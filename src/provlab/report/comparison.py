@@ -15,6 +15,7 @@ from provlab.report.card import OPEN, QUIET, RELATED, BarCell, Card, in_short
 from provlab.report.decide import NOT_REJECTED, UNTESTED
 from provlab.report.family import Tested
 from provlab.report.findings import Verdict
+from provlab.statistics.results import floor
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,7 +137,7 @@ class Comparison(Tested):
         blocks = self.blocks_frame().dropna(subset=["log10_p"])
         series = {name: list(rows["log10_p"]) for name, rows in blocks.groupby("statistic", sort=False)}
         ran = {record.statistic: record.outcome for record in self.records if record.outcome}
-        return plots.block_bars(series, {name: min(block.reach for block in ran[name].blocks) for name in series})
+        return plots.block_bars(series, {name: min(map(floor, ran[name].blocks)) for name in series})
 
     def drawn(self) -> "Figure | None":
         """Return the figure, if any block has a p-value."""

@@ -7,6 +7,7 @@ import numpy as np
 from provlab.reading import part
 from provlab.reading.checkpoint import Checkpoint
 from provlab.reading.language import language_part
+from provlab.statistics.results import floor
 
 if TYPE_CHECKING:
     from provlab.engine.table import PairRecord
@@ -49,8 +50,7 @@ def numbers(outcome: "Outcome | None") -> dict[str, float]:
     values: dict[str, float | None] = dict.fromkeys(("value", "log10_p", "floor", "paper_log10_p", "agree"))
     if outcome:
         values |= {"value": outcome.value, "log10_p": outcome.log10_p}
-        # what came out could have come out, also where blocks that found something are silent
-        values |= {"floor": None if outcome.log10_p is None else min(outcome.reach, outcome.log10_p)}
+        values |= {"floor": None if outcome.log10_p is None else floor(outcome)}
         values |= {"paper_log10_p": outcome.detail.paper_log10_p, "agree": _agree(outcome)}
     return {name: np.nan if number is None else float(number) for name, number in values.items()}
 

@@ -238,6 +238,11 @@ class Outcome:
         return replace(self, log10_p=None, reach=0.0, why=why).about(paper_log10_p=None)
 
 
+def floor(result: BlockResult | Outcome) -> float:
+    """The smallest log10 p that could have come out: what did come out could, also where a copy may be missed."""
+    return result.reach if result.log10_p is None else min(result.reach, result.log10_p)
+
+
 def reachable(reaches: Sequence[float]) -> NDArray[np.float64]:
     """What blocks could have given to a thief who goes on: ``(blocks,)``, 0 for the strongest k where k are silent.
 

@@ -16,6 +16,7 @@ from provlab.engine.store import Store
 from provlab.inference import pvalues
 from provlab.statistics.model import Model
 from provlab.statistics.options import Options
+from provlab.statistics.results import floor
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,18 +136,17 @@ def block_map(a: Model, b: Model, options: Options, *, store: Store | None = Non
         A model has no gated MLP, or the tokenizers have too few tokens of the text in common.
     """
     log10_p = np.zeros((a.anatomy.n_blocks, b.anatomy.n_blocks))
-    reach = np.zeros_like(log10_p)
-    units, silent = {}, {}
+    units, floors, silent = {}, [], {}
     width = max(a.anatomy.mlp_width, b.anatomy.mlp_width)
     for pair, result in all_pairs_of_blocks("phi_match", a, b, options, store=store, progress=progress).items():
-        log10_p[pair], reach[pair] = result.log10_p, result.reach
+        log10_p[pair] = result.log10_p
+        floors.append(floor(result))
         if result.reach == 0:
             silent[pair] = result.why or "nothing could have come out"
         if result.matching is not None:
             by_gate, by_up = _of_all(result.matching, result.detail.without or [])
             units[pair] = UnitMap(by_gate, by_up, width)
-    # a pair in which a copy may be missed has no reach, and may be found all the same
-    return BlockMap(log10_p, float(np.fmin(reach, log10_p).min()), units, silent)
+    return BlockMap(log10_p, min(floors), units, silent)
 
 
 def _of_all(matching: NDArray[np.int64], without: Sequence[int]) -> NDArray[np.int64]:

@@ -25,16 +25,16 @@ def row(claim="I1", draw=5, status="holds", rule="one"):
     return Row(claim, draw, status, "0.051", "far", rule, "exchangeability", 12.5, "b" * 40, "a machine", "2026-01-02")
 
 
+def rows(*statuses):
+    return tuple(row(draw=draw, status=status) for draw, status in enumerate(statuses, 1))
+
+
 def test_rows_that_were_written_before_reasons_were_kept_are_read(tmp_path):
     path = tmp_path / "table.csv"
     write_table([row(), replace(row(draw=6), why="too many")], path)
     assert [one.why for one in read_table(path)] == ["", "too many"]
     path.write_text("\n".join(line.rpartition(",")[0] for line in path.read_text().splitlines()))
     assert [one.why for one in read_table(path)] == ["", ""]
-
-
-def rows(*statuses):
-    return tuple(row(draw=draw, status=status) for draw, status in enumerate(statuses, 1))
 
 
 def test_fresh_draws_follow_from_the_rules_and_from_nothing_else():
