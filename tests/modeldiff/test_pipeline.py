@@ -40,6 +40,10 @@ def truth(models):
     return from_enumeration(*losses, z)
 
 
+def test_of_no_models_none_are_opened():
+    assert pipeline.open_models([]) == {}  # a page may be given none of a kind
+
+
 def test_generation_finds_what_the_enumeration_knows(models, kept, truth):
     """All four terms, by R3 and by counts, within 10%; |X| and |R3| too."""
     diff = pipeline.model_diff(*models, truth.z, pipeline.Generation(20_000, LENGTH), kept)

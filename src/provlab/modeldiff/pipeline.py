@@ -134,6 +134,8 @@ def open_models(
     NotComparableError
         Two of them have different tokenizers.
     """
+    if not sources:
+        return {}
     checkpoints = {source: Checkpoint.open(source, allow_pickle=allow_pickle) for source in sources}
     shared = shared_tokens(list(checkpoints.values()), controls=opening is None)
     starts = [opening(checkpoint) if opening and shared.named else [] for checkpoint in checkpoints.values()]

@@ -1,15 +1,17 @@
-"""Rules that were frozen, and what fresh draws of the whole study said of them.
+"""Rules that were frozen, and what fresh draws of the study said of them.
 
-``frozen.toml`` holds the digest of each claim's rule (`rules`) on the day when all rules stood, and the numbers of the
-fresh draws: they follow from these digests, so that nobody could have chosen them. ``confirmation.csv`` holds a row for
-each claim and draw that was judged afterwards. A row counts while its rule is the frozen one and the claim's rule of
-today: a rule that changes puts its claim back by itself.
+``frozen.toml`` holds the digest of each claim's rule (`rules`) on the day when all rules stood. The numbers of the
+fresh draws follow from these digests, so that nobody could have chosen them. ``confirmation.csv`` holds a row for each
+claim and draw that was judged afterwards. A row counts while its rule is the frozen one and the claim's rule of today:
+a rule that changes puts its claim back by itself. Such rules may be frozen again; from these follow draws of their own,
+which nobody had seen when the rules changed.
 """
 
 import csv
+import json
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from math import comb
 from pathlib import Path
 
@@ -30,7 +32,7 @@ SHARE = 0.5
 
 @dataclass(frozen=True)
 class Frozen:
-    """What was written before any fresh draw was judged.
+    """What was written before any draw that follows from it was judged.
 
     Attributes
     ----------
@@ -38,12 +40,15 @@ class Frozen:
         When, on which code, and of which profile.
     rules : mapping
         Digest of each claim's rule, by the claim's id.
+    why
+        What made rules change that had been frozen before; "" the first time.
     """
 
     day: str
     commit: str
     profile: str
     rules: Mapping[str, str]
+    why: str = ""
 
     @property
     def draws(self) -> tuple[int, ...]:
@@ -53,29 +58,47 @@ class Frozen:
             drawn[int(digest([dict(self.rules), i]), 16) % 9999 + 1] = None
         return tuple(drawn)[:FRESH]
 
-    @classmethod
-    def read(cls, path: Path = FROZEN) -> "Frozen | None":
-        """Read the file; None where no rules are frozen."""
-        return cls(**tomllib.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
-
-    def write(self, path: Path = FROZEN) -> None:
-        """Write the file; one that is there is kept, since rows were judged by it.
-
-        Raises
-        ------
-        InputError
-            If rules are frozen already.
-        """
-        if path.exists():
-            raise InputError(f"rules are frozen in {path}, since {self.read(path)!s}; rows were judged by them")
-        lines = [f'{name} = "{getattr(self, name)}"' for name in ("day", "commit", "profile")]
-        rules = [f'{claim} = "{rule}"' for claim, rule in self.rules.items()]
-        with atomic_file(path) as temporary:
-            temporary.write_text("\n".join([*lines, "", "[rules]", *rules, ""]), encoding="utf-8")
-
     def __str__(self) -> str:
         """The day and the commit."""
         return f"{self.day}, commit {self.commit[:9]}"
+
+
+def read_frozen(path: Path = FROZEN) -> tuple[Frozen, ...]:
+    """What was frozen, the first first; nothing where no rules are."""
+    if not path.exists():
+        return ()
+    return tuple(Frozen(**one) for one in tomllib.loads(path.read_text(encoding="utf-8"))["frozen"])
+
+
+def freeze(new: Frozen, path: Path = FROZEN) -> Frozen:
+    """Write what is frozen now behind what was before: of its rules those that are not frozen as they are.
+
+    Raises
+    ------
+    InputError
+        If each rule is frozen as it is, or nothing says why some changed.
+    """
+    before = read_frozen(path)
+    fresh = replace(new, rules=dict(new.rules.items() - standing(before).items()))
+    if not fresh.rules:
+        raise InputError(f"all rules are frozen in {path} as they are, the last on {before[-1]}")
+    if before and not new.why:
+        raise InputError(f"say why these rules changed after {before[-1]}: {', '.join(sorted(fresh.rules))}")
+    lines = [
+        f"{name} = {json.dumps(getattr(new, name), ensure_ascii=False)}" for name in ("day", "commit", "profile", "why")
+    ]
+    rules = [f'{claim} = "{fresh.rules[claim]}"' for claim in new.rules if claim in fresh.rules]
+    text = path.read_text(encoding="utf-8") + "\n" if before else ""
+    with atomic_file(path) as temporary:
+        temporary.write_text(
+            text + "\n".join(["[[frozen]]", *lines, "", "[frozen.rules]", *rules, ""]), encoding="utf-8"
+        )
+    return fresh
+
+
+def standing(frozen: Iterable[Frozen]) -> dict[str, str]:
+    """Digest of each claim's rule as it was frozen last."""
+    return {claim: rule for one in frozen for claim, rule in one.rules.items()}
 
 
 @dataclass(frozen=True)
@@ -135,8 +158,8 @@ def write_table(rows: Iterable[Row], path: Path = TABLE) -> None:
         writer.writerows(asdict(row) for row in sorted(rows, key=lambda row: (order.index(row.claim), row.draw)))
 
 
-def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Row]:
-    """Rows of the fresh draw that a results folder holds, for claims whose rule of today (`now`) is the frozen one.
+def judged_on(store: Results, frozen: Sequence[Frozen], now: Mapping[str, str]) -> list[Row]:
+    """Rows of the fresh draw that a results folder holds, for claims whose rule of today (`now`) led to that draw.
 
     Raises
     ------
@@ -145,12 +168,13 @@ def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Ro
     """
     runs = {run["name"]: run for run in store.experiments()}
     found = sorted({int(run.get("draw", 0)) for run in runs.values()})
-    if len(found) != 1 or found[0] not in frozen.draws:
+    before = [one for one in frozen if set(found) <= set(one.draws)]
+    if len(found) != 1 or not before:
         raise InputError(
             f"{store.root} holds records of the draws {', '.join(map(str, found)) or 'none'}; "
-            f"one of the fresh ones is asked for: {', '.join(map(str, frozen.draws))}"
+            f"one of the fresh ones is asked for: {', '.join(str(draw) for one in frozen for draw in one.draws)}"
         )
-    as_frozen = dict(frozen.rules.items() & now.items())
+    as_frozen = dict(before[0].rules.items() & now.items())
     rows = []
     for claim in claims.evaluate(store):
         if claim["id"] in as_frozen and claim["experiment"] in runs:
@@ -159,7 +183,7 @@ def judged_on(store: Results, frozen: Frozen, now: Mapping[str, str]) -> list[Ro
             said = {key: claim[key] for key in ("status", "ours", "margin", "experiment", "why")}
             rows.append(Row(claim["id"], found[0], rule=as_frozen[claim["id"]], **said, **made))
     if not rows:
-        raise InputError(f"{store.root} has no claim whose rule is the one that was frozen on {frozen}")
+        raise InputError(f"{store.root} has no claim whose rule is the one that was frozen on {before[0]}")
     return rows
 
 
@@ -186,7 +210,7 @@ class Confirmation:
     rows : tuple of Row
         Judged by the rule that was frozen and still stands.
     changed : bool
-        Whether the claim's rule is not the frozen one: its rows do not count.
+        Whether the claim's rule is not the one that was frozen last: its rows do not count.
     """
 
     rows: tuple[Row, ...]
@@ -216,24 +240,24 @@ class Confirmation:
     def __str__(self) -> str:
         """In words."""
         if self.changed:
-            return "its rule changed after rules were frozen"
+            return "its rule changed after it was frozen"
         return f"holds in {self.held} of {self.tried} fresh draws" if self.tried else "no fresh draw was judged"
 
 
-def confirmations(frozen: Frozen | None, rows: Iterable[Row], now: Mapping[str, str]) -> dict[str, Confirmation]:
+def confirmations(frozen: Sequence[Frozen], rows: Iterable[Row], now: Mapping[str, str]) -> dict[str, Confirmation]:
     """What fresh draws said of each claim, by its id, under the rules of `now`."""
     kept: dict[str, list[Row]] = {claim: [] for claim in now}
-    rules = frozen.rules if frozen else {}
+    rules = standing(frozen)
     for row in rows:
         if now.get(row.claim) == row.rule == rules.get(row.claim):
             kept[row.claim].append(row)
     return {
-        claim: Confirmation(tuple(kept[claim]), frozen is not None and rules.get(claim) != rule)
+        claim: Confirmation(tuple(kept[claim]), bool(frozen) and rules.get(claim) != rule)
         for claim, rule in now.items()
     }
 
 
 def of_study() -> dict[str, Confirmation]:
     """What the project's table says of each claim, under the rules as they stand."""
-    frozen = Frozen.read()
-    return confirmations(frozen, read_table(), rule_digests(frozen.profile if frozen else "default"))
+    frozen = read_frozen()
+    return confirmations(frozen, read_table(), rule_digests(frozen[-1].profile if frozen else "default"))

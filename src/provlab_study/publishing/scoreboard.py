@@ -137,20 +137,22 @@ def _short_row(claim: Mapping[str, Any]) -> str:
     )
 
 
-def confirmed_so_far(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) -> str:
+def confirmed_so_far(confirmed: Mapping[str, Confirmation], frozen: Sequence[Frozen]) -> str:
     """Return how many claims fresh draws of the whole study confirm, under which rules, as paragraphs of HTML."""
     counts, n = sum(one.confirmed for one in confirmed.values()), len(confirmed)
-    if frozen is None:
+    if not frozen:
         return (
             f"<p><strong>{counts} of {n} claims are confirmed.</strong> Their rules are not frozen: each status is "
             "that of one draw of the world, and another draw may give another status.</p>"
         )
     draws = Counter(row.draw for one in confirmed.values() for row in one.rows if row.status != NOT_RUN)
     fewest = next(k for k in range(1, FRESH + 1) if confirms(k, k))
+    first, *again = frozen
+    when = "".join(f"; those of {', '.join(one.rules)} again, {one}" for one in again)
     said = (
         f"<p><strong>{counts} of {n} claims are confirmed</strong> by fresh draws of the study, under rules that were "
-        f"frozen before ({frozen}): a claim is confirmed where it holds in more than {SHARE:.0%} of worlds, at the "
-        f"level {LEVEL:g}. It takes {fewest} draws at least.</p>"
+        f"frozen before ({first}{when}): a claim is confirmed where it holds in more than {SHARE:.0%} of worlds, at "
+        f"the level {LEVEL:g}. It takes {fewest} draws at least.</p>"
     )
     if not draws:
         return said
@@ -163,22 +165,34 @@ def confirmed_so_far(confirmed: Mapping[str, Confirmation], frozen: Frozen | Non
     )
 
 
-def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) -> str:
-    """Return what fresh draws of the whole study said of each claim: a row a claim, a column a draw, as HTML.
+def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Sequence[Frozen]) -> str:
+    """Return what fresh draws of the study said of each claim, as HTML: a row a claim, a column a draw.
 
-    Where no rules are frozen, or no draw was judged, there is no table.
+    Rules that were frozen again have a table of their own, since their draws are others. Where no rules are frozen, or
+    no draw was judged, there is no table.
     """
     so_far = confirmed_so_far(confirmed, frozen)
-    if frozen is None:
+    if not frozen:
         return so_far
     n = len(confirmed)
     said = (
-        f"{so_far}<p>The draws {', '.join(map(str, frozen.draws))} confirm a claim that holds in 99% of worlds with "
-        f"probability {passed_by(0.99):.2f}, one that holds in 90% with {passed_by(0.9):.2f}, and one that holds in "
-        f"half of them with {passed_by(0.5):.2f}: of {n} claims of the last kind, {n * passed_by(0.5):.1f} on average. "
-        "What draws cannot show: the zoo is small, the same people wrote it and the rules, and all draws share "
-        "architectures, recipes and corpus.</p>"
+        f"{so_far}<p>{FRESH} draws confirm a claim that holds in 99% of worlds with probability "
+        f"{passed_by(0.99):.2f}, one that holds in 90% with {passed_by(0.9):.2f}, and one that holds in half of them "
+        f"with {passed_by(0.5):.2f}: of {n} claims of the last kind, {n * passed_by(0.5):.1f} on average. What draws "
+        "cannot show: the zoo is small, the same people wrote it and the rules, and all draws share architectures, "
+        "recipes and corpus.</p><p>Each status that was judged opens.</p>"
     )
+    later: dict[str, Frozen] = {claim: one for one in frozen for claim in one.rules}
+    return said + "".join(
+        _of_frozen(one, {claim: its for claim, its in confirmed.items() if later.get(claim, frozen[-1]) is one})
+        for one in frozen
+    )
+
+
+def _of_frozen(frozen: Frozen, confirmed: Mapping[str, Confirmation]) -> str:
+    """What its draws said of the claims that were frozen then, and not again."""
+    why = f" {html.escape(frozen.why)}" if frozen.why else ""
+    said = f"<p>Frozen: {frozen}; the draws {', '.join(map(str, frozen.draws))} follow from these rules.{why}</p>"
     draws = {row.draw for one in confirmed.values() for row in one.rows}
     if not draws:
         return said
@@ -190,8 +204,7 @@ def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Frozen | None) ->
         for claim, one in confirmed.items()
     )
     return (
-        f"{said}<p>Each status that was judged opens.</p>"
-        f'<table class="provlab-draws"><thead><tr><th scope="col">Claim</th>{head}'
+        f'{said}<table class="provlab-draws"><thead><tr><th scope="col">Claim</th>{head}'
         f'<th scope="col">Together</th></tr></thead><tbody>{body}</tbody></table>'
         + "".join(f"<p>Draw {draw}: {_cost(confirmed, draw)}.</p>" for draw in sorted(draws))
     )

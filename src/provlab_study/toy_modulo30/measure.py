@@ -23,6 +23,7 @@ WIDTH = 0.01  # of a bin of NLL (nats per token); ranges begin and end at multip
 TAILS = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3)  # quantile rules for Z
 SHIFTS = (-0.2, -0.1, 0.1, 0.2)  # of the rule's range, in its widths
 _BINS = 24  # of D, over all but the last thousandths
+_APART = 10**16  # between the seeds of stretches: more than any seed of a page in any draw
 Range = tuple[float, float]
 T = TypeVar("T")
 
@@ -76,6 +77,32 @@ def by_loss(compared: BothDirections) -> BothDirections:
     return BothDirections(a, b, compared.z)
 
 
+def until_converged(run: Callable[..., Samples], n_steps: int, *, seed: int, doublings: int) -> Samples:
+    """Let a run of the sampler go on from where it ended, twice as long each time, until its chains have converged.
+
+    What it drew before is left out, as a burn-in is. A run that has not converged after the last doubling comes back
+    as it is.
+
+    Parameters
+    ----------
+    run
+        `replica_exchange` for a model, all but the steps, the seed and the sequences that chains begin with.
+    n_steps
+        Steps of the first stretch.
+    seed
+        Of the first stretch; each further one draws numbers of its own.
+    doublings
+        How often it goes on, at most.
+    """
+    samples = run(n_steps=n_steps, seed=seed)
+    for stretch in range(1, doublings + 1):
+        if converged(samples).ok:
+            break
+        last = samples.tokens[:, :, -1].reshape(-1, samples.length)  # (temperature * chain, length)
+        samples = run(n_steps=2**stretch * n_steps, seed=seed + stretch * _APART, start=last)
+    return samples
+
+
 def repeated(run: Callable[[int], T], n: int, *, least: int = 0) -> tuple[list[T], int]:
     """Results of the first `n` runs that converge among `2 * n`, numbered from 0 on, and how many did not.
 
@@ -115,9 +142,9 @@ def unweighted(samples: Samples, z: Range) -> Draws:
     return Draws(tokens[chain, place], nll[chain, place], even, chain, samples.n_chains, counted=False)
 
 
-def first_draws(samples: Samples, n: int) -> Samples:
-    """The first `n` draws of each chain."""
-    some = np.s_[:, :, :n]
+def first_draws(samples: Samples, share: float) -> Samples:
+    """The first draws of each chain, such a share of all and one at least."""
+    some = np.s_[:, :, : max(1, round(share * samples.nll.shape[2]))]
     return replace(samples, tokens=samples.tokens[some], nll=samples.nll[some], replica=samples.replica[some])
 
 
@@ -222,6 +249,7 @@ def convergence(runs: Sequence[Sequence[Samples]], names: Sequence[str]) -> pd.D
                 {
                     "run": i + 1,
                     "model": name,
+                    "draws of a chain": samples.nll.shape[2],
                     "largest R-hat": gate.rhat.max(),
                     "fewest effective draws": gate.ess.min(),
                     "lowest swap rate": samples.swap_rate.min(),

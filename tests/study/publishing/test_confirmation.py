@@ -10,8 +10,10 @@ from provlab_study.publishing.confirmation import (
     Frozen,
     Row,
     confirmations,
+    freeze,
     judged_on,
     passed_by,
+    read_frozen,
     read_table,
     write_table,
 )
@@ -44,14 +46,35 @@ def test_fresh_draws_follow_from_the_rules_and_from_nothing_else():
     assert replace(FROZEN, rules={**FROZEN.rules, "I4": "another"}).draws != FROZEN.draws
 
 
-def test_frozen_rules_are_written_once(tmp_path):
+def test_what_is_frozen_stays_and_rules_that_changed_are_frozen_again_with_draws_of_their_own(tmp_path):
     path = tmp_path / "frozen.toml"
-    assert Frozen.read(path) is None
-    FROZEN.write(path)
-    assert Frozen.read(path) == FROZEN
-    with pytest.raises(InputError, match=r"rules are frozen in .* since 2026-01-01, commit aaaaaaaaa"):
-        replace(FROZEN, rules={}).write(path)
-    assert Frozen.read(path) == FROZEN
+    assert read_frozen(path) == ()
+    assert freeze(FROZEN, path) == FROZEN
+    with pytest.raises(InputError, match=r"all rules are frozen in .* the last on 2026-01-01, commit aaaaaaaaa"):
+        freeze(FROZEN, path)
+    later = Frozen("2026-02-02", "c" * 40, "default", {"I1": "one", "I4": "longer"})
+    with pytest.raises(InputError, match="say why these rules changed after 2026-01-01, commit aaaaaaaaa: I4"):
+        freeze(later, path)
+    assert read_frozen(path) == (FROZEN,)
+    again = freeze(replace(later, why='its runs "stopped"'), path)
+    assert again == replace(later, why='its runs "stopped"', rules={"I4": "longer"})
+    assert read_frozen(path) == (FROZEN, again)
+    assert not set(again.draws) & set(FROZEN.draws)
+
+
+def test_draws_that_were_seen_before_a_rule_was_frozen_again_never_count(tmp_path):
+    again = Frozen("2026-02-02", "c" * 40, "default", {"I1": "more"}, "its runs stopped")
+    now = {"I1": "more", "I4": "four"}
+    store = Results(tmp_path)
+    store.put_experiment("exchangeability", experiment(FROZEN.draws[0]))
+    with pytest.raises(InputError, match="no claim whose rule is the one that was frozen on 2026-01-01"):
+        judged_on(store, (FROZEN, again), now)
+    store.put_experiment("exchangeability", experiment(again.draws[0]))
+    new = judged_on(store, (FROZEN, again), now)
+    assert new == [row(draw=again.draws[0], rule="more")]
+    old = [row(draw=draw) for draw in FROZEN.draws]
+    assert confirmations((FROZEN, again), [*old, *new], now)["I1"].rows == tuple(new)
+    assert confirmations((FROZEN, again), [*old, *new], {**now, "I1": "one"})["I1"].changed  # undone: neither counts
 
 
 @pytest.mark.parametrize(
@@ -86,18 +109,18 @@ def test_what_five_draws_can_show():
 
 def test_a_claim_whose_rule_changed_has_no_rows(tmp_path):
     table = [row(draw=draw) for draw in range(5)] + [row("I4", draw, rule="four") for draw in range(5)]
-    as_it_was = confirmations(FROZEN, table, {"I1": "one", "I4": "four"})
+    as_it_was = confirmations((FROZEN,), table, {"I1": "one", "I4": "four"})
     assert all(one.confirmed and not one.changed for one in as_it_was.values())
-    now = confirmations(FROZEN, table, {"I1": "one", "I4": "laxer", "O9": "new"})
+    now = confirmations((FROZEN,), table, {"I1": "one", "I4": "laxer", "O9": "new"})
     assert now["I1"].confirmed
     assert (now["I4"].rows, now["I4"].confirmed, str(now["I4"])) == (
         (),
         False,
-        "its rule changed after rules were frozen",
+        "its rule changed after it was frozen",
     )
     assert now["O9"].changed  # a claim that came later
     # and rows that were judged by another rule than the frozen one never count
-    assert confirmations(FROZEN, [row(rule="laxer")] * 5, {"I1": "laxer", "I4": "four"})["I1"].rows == ()
+    assert confirmations((FROZEN,), [row(rule="laxer")] * 5, {"I1": "laxer", "I4": "four"})["I1"].rows == ()
 
 
 def test_the_table_keeps_its_rows(tmp_path):
@@ -129,10 +152,10 @@ def test_a_fresh_draw_is_judged_by_the_rules_that_are_as_they_were_frozen(tmp_pa
     store = Results(tmp_path)
     store.put_experiment("exchangeability", experiment(fresh))
     now = dict(FROZEN.rules)
-    assert judged_on(store, FROZEN, now) == [row(draw=fresh)]
-    assert judged_on(store, FROZEN, {**now, "I4": "laxer"}) == [row(draw=fresh)]
+    assert judged_on(store, (FROZEN,), now) == [row(draw=fresh)]
+    assert judged_on(store, (FROZEN,), {**now, "I4": "laxer"}) == [row(draw=fresh)]
     with pytest.raises(InputError, match="no claim whose rule is the one that was frozen on 2026-01-01"):
-        judged_on(store, FROZEN, {**now, "I1": "laxer"})
+        judged_on(store, (FROZEN,), {**now, "I1": "laxer"})
     store.put_experiment("exchangeability", experiment(0))
     with pytest.raises(InputError, match="holds records of the draws 0; one of the fresh ones is asked for"):
-        judged_on(store, FROZEN, now)
+        judged_on(store, (FROZEN,), now)

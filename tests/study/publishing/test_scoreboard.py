@@ -12,7 +12,7 @@ from PIL import Image
 from provlab.errors import InputError
 from provlab.plots import legible
 from provlab_study.publishing.claims import load_claims, words
-from provlab_study.publishing.confirmation import Confirmation, Frozen, Row, of_study
+from provlab_study.publishing.confirmation import Confirmation, Frozen, Row, of_study, read_frozen
 from provlab_study.publishing.evidence import STATUSES
 from provlab_study.publishing.scoreboard import (
     claims_in_short,
@@ -91,7 +91,7 @@ def test_readme_says_what_its_pictures_show():
 
 def test_readme_says_what_fresh_draws_said():
     """Word for word as the front page, whose sentences are computed from the table of fresh draws."""
-    said = confirmed_so_far(of_study(), Frozen.read()).split("</p>")
+    said = confirmed_so_far(of_study(), read_frozen()).split("</p>")
     words = " ".join(README.read_text(encoding="utf-8").split())
     for paragraph in filter(None, said):
         assert html.unescape(re.sub("<[^>]+>", "", paragraph)) in words
@@ -162,11 +162,11 @@ def test_claims_in_short_fold_out_to_all_that_is_said():
 
 def test_fresh_draws_stand_by_claim_and_draw():
     assert "<strong>0 of 1 claims are confirmed.</strong> Their rules are not frozen" in fresh_draws(
-        {"I1": Confirmation(())}, None
+        {"I1": Confirmation(())}, ()
     )
     frozen = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I2": "two"})
     draws = frozen.draws
-    assert "<table" not in fresh_draws({"I1": Confirmation(())}, frozen)
+    assert "<table" not in fresh_draws({"I1": Confirmation(())}, (frozen,))
     statuses = {
         "I1": ["holds, experiment changed after data"] * 5,
         "I2": ["holds", "fails", "holds", "within_its_spread"],
@@ -192,7 +192,7 @@ def test_fresh_draws_stand_by_claim_and_draw():
         )
         for claim, of in statuses.items()
     }
-    table = fresh_draws(confirmed, frozen)
+    table = fresh_draws(confirmed, (frozen,))
     assert "<strong>1 of 2 claims are confirmed</strong> by fresh draws" in table
     assert "(2026-01-01, commit aaaaaaaaa)" in table
     assert f"1 on draw {max(draws)}" in table
@@ -207,6 +207,29 @@ def test_fresh_draws_stand_by_claim_and_draw():
     assert first.endswith("<td>confirmed: holds in 5 of 5 fresh draws</td>")
     assert [second.count(word) for word in ("✓ holds", "✗ fails", "≈ within its spread", "– not run")] == [2, 1, 1, 1]
     assert second.endswith("<td>not confirmed: holds in 2 of 4 fresh draws</td>")
+
+
+def test_rules_that_were_frozen_again_have_draws_of_their_own():
+    first = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I2": "two"})
+    again = Frozen("2026-02-02", "b" * 40, "default", {"I2": "longer"}, "Its runs <stopped>.")
+    rest = ("holds", "0.8", "", "", "page", 90.0, "a" * 40, "one CPU", "2026-01-02")
+    drawn = [Confirmation((Row(claim, draw, *rest),)) for claim, draw in (("I1", 1111), ("I2", 2222))]
+    said = fresh_draws(dict(zip(("I1", "I2"), drawn, strict=True)), (first, again))
+    assert "frozen before (2026-01-01, commit aaaaaaaaa; those of I2 again, 2026-02-02, commit bbbbbbbbb)" in said
+    one, two = said.split("Frozen: ")[1:]
+    assert ("claim-I1" in one, "claim-I2" in one, ">1111</th>" in one, ">2222</th>" in one) == (
+        True,
+        False,
+        True,
+        False,
+    )
+    assert ("claim-I1" in two, "claim-I2" in two, ">1111</th>" in two, ">2222</th>" in two) == (
+        False,
+        True,
+        False,
+        True,
+    )
+    assert "follow from these rules. Its runs &lt;stopped&gt;.</p>" in two
 
 
 def test_what_fresh_draws_deny_has_what_was_seen_and_the_reason():

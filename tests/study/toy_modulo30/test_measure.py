@@ -1,14 +1,18 @@
 """Steps of the page on the toy, against sums over all inputs of a made-up space and against hand-made draws."""
 
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from provlab.modeldiff.comparison import BothDirections, from_enumeration
-from provlab.modeldiff.diagnostics import NotConverged
+from provlab.modeldiff.diagnostics import NotConverged, converged
+from provlab.modeldiff.moves import Mixture, SingleSite
 from provlab.modeldiff.representative import Direction, Draws
-from provlab.modeldiff.sampler import Samples
+from provlab.modeldiff.sampler import Samples, replica_exchange
 from provlab.zoo.toy import is_valid
 from provlab_study.toy_modulo30 import measure
 
@@ -81,8 +85,9 @@ def test_draws_without_weights_are_the_coldest_in_z():
     assert draws.tokens.ravel().tolist() == [6, 7, 9, 11]
     assert draws.chain.tolist() == [0, 0, 1, 1]
     assert not draws.counted
-    first = measure.first_draws(samples([[1.0, 1.5, 9.0], [1.9, 0.1, 1.2]]), 1)
-    assert measure.unweighted(first, Z).tokens.ravel().tolist() == [6, 9]
+    for share, kept in ((0.01, [6, 9]), (1 / 3, [6, 9]), (2 / 3, [6, 7, 9]), (1, [6, 7, 9, 11])):
+        first = measure.first_draws(samples([[1.0, 1.5, 9.0], [1.9, 0.1, 1.2]]), share)
+        assert measure.unweighted(first, Z).tokens.ravel().tolist() == kept
 
 
 def test_precision_and_recall_by_hand():
@@ -96,6 +101,45 @@ def test_precision_and_recall_by_hand():
     first, second = measure.oracle_rows(side, good, side, good, Z)
     assert (first["term"], second["term"]) == ("PA_BA", "PD_BA")
     assert (first["precision"], first["exact_recall"], first["plain_precision"]) == (3 / 4, 3 / 7, 1 / 2)
+
+
+@pytest.mark.parametrize(("needed", "steps"), [(50, [100]), (350, [100, 200, 400]), (9_999, [100, 200, 400, 800])])
+def test_a_run_goes_on_from_where_it_ended_until_it_has_converged(monkeypatch, needed, steps):
+    """Twice as long each time, with other random numbers, and no further than it may."""
+    said = []
+
+    def run(*, n_steps, seed, start=None):
+        drawn = replace(samples(np.zeros((2, 3))), vocabulary=n_steps)
+        said.append((n_steps, seed, start, drawn))
+        return drawn
+
+    monkeypatch.setattr(measure, "converged", lambda drawn: SimpleNamespace(ok=drawn.vocabulary >= needed))
+    assert measure.until_converged(run, 100, seed=7, doublings=3) is said[-1][3]
+    assert [n_steps for n_steps, *_ in said] == steps
+    assert len({seed for _, seed, *_ in said}) == len(steps)
+    assert said[0][2] is None
+    for (*_, before), (_, _, start, _) in pairwise(said):
+        assert start.tolist() == before.tokens[:, :, -1].reshape(4, 1).tolist()  # of each level and chain the last one
+
+
+def test_a_run_begins_where_the_last_one_ended():
+    """On a real sampler: the first stretch has not converged, and the next ones begin with its last sequences."""
+    moves = Mixture((SingleSite(),))
+    go = partial(
+        replica_exchange,
+        lambda tokens: (tokens != 0).mean(axis=1) * 3.0,
+        vocabulary=6,
+        length=4,
+        temperatures=[np.inf, 0.5, 0.2],
+        n_chains=8,
+        moves=moves,
+    )
+    short = go(n_steps=20, seed=3)
+    assert not converged(short).ok
+    long = measure.until_converged(go, 20, seed=3, doublings=8)
+    assert converged(long).ok
+    assert long.nll.shape[2] > short.nll.shape[2]
+    assert measure.until_converged(go, 20, seed=3, doublings=0).nll.tolist() == short.nll.tolist()
 
 
 def test_runs_that_do_not_converge_are_left_out_and_counted():
