@@ -36,7 +36,7 @@ def main(verb: str, what: str = "") -> None:
         commit = provenance.commit()
         if commit is None or "+" in commit:
             raise InputError("rules are frozen on a commit: commit what changed")
-        frozen = freeze(Frozen(f"{datetime.now(UTC):%Y-%m-%d}", commit, PROFILE, what, now))
+        frozen = freeze(Frozen(f"{datetime.now(UTC):%Y-%m-%d}", commit, PROFILE, now, what))
         print(f"{len(frozen.rules)} rules frozen; the fresh draws are {', '.join(map(str, frozen.draws))}")
     elif verb == "add":
         if not (before := read_frozen()):
