@@ -175,12 +175,13 @@ def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Sequence[Frozen])
     if not frozen:
         return so_far
     n = len(confirmed)
+    chance = " Rules that are frozen again have another chance, which is not counted here." * (len(frozen) > 1)
     said = (
         f"{so_far}<p>{FRESH} draws confirm a claim that holds in 99% of worlds with probability "
         f"{passed_by(0.99):.2f}, one that holds in 90% with {passed_by(0.9):.2f}, and one that holds in half of them "
-        f"with {passed_by(0.5):.2f}: of {n} claims of the last kind, {n * passed_by(0.5):.1f} on average. What draws "
-        "cannot show: the zoo is small, the same people wrote it and the rules, and all draws share architectures, "
-        "recipes and corpus.</p><p>Each status that was judged opens.</p>"
+        f"with {passed_by(0.5):.2f}: of {n} claims of the last kind, {n * passed_by(0.5):.1f} on average.{chance} What "
+        "draws cannot show: the zoo is small, the same people wrote it and the rules, and all draws share "
+        "architectures, recipes and corpus.</p><p>Each status that was judged opens.</p>"
     )
     later: dict[str, Frozen] = {claim: one for one in frozen for claim in one.rules}
     return said + "".join(
