@@ -344,7 +344,7 @@ def test_consent_is_given_page_by_page(run, typed, monkeypatch, tmp_path):
     reproduce = ("reproduce", tmp_path / "paper.yml", "-o", tmp_path / "book")
     status, out, err = run(*reproduce)
     assert (status, err) == (0, "")
-    assert "tree                    2 models      4.0 GB, 48 min and 4 GB of memory, or more (" in out
+    assert "tree                    2 models      4.0 GB, about 48 min and 4 GB of memory, or more (" in out
     assert "board                   1 models      2.0 GB, time not measured" in out
     assert [item["notebook"] for item in ran[0].experiments] == ["board", "status"]
     assert asked == [["a/d"]]

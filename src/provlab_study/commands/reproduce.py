@@ -140,14 +140,14 @@ def costs_of(path: Path) -> dict[str, dict[str, str]]:
 
 
 def _cost(row: Mapping[str, str] | None) -> str:
-    """Say what a page takes at least: what was measured, times the depth. Sizes that were cut there make it more."""
+    """Say what a page takes about: what was measured, as if all of it grew with the depth. Cut sizes make it more."""
     if row is None or row["outcome"] != "done":
         return "time not measured"
     blocks, whole = float(row["blocks"]), float(row["of_blocks"])
     minutes, times, memory = float(row["processor_minutes"]), float(row["times"]), float(row["peak_gb"])
     how = f"{row['date']}, one core of {row['machine']}: {minutes:.1f} min for {blocks:g} of {whole:g} blocks"
     how += f", with sizes up to {times:,.0f} times smaller" if times > 1 else ""
-    return f"{_time(minutes * whole / blocks)} and {memory:.0f} GB of memory, or more ({how})"
+    return f"about {_time(minutes * whole / blocks)} and {memory:.0f} GB of memory, or more ({how})"
 
 
 def _time(minutes: float) -> str:

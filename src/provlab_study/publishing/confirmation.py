@@ -67,7 +67,7 @@ def read_frozen(path: Path = FROZEN) -> tuple[Frozen, ...]:
     """What was frozen, the first first; nothing where no rules are."""
     if not path.exists():
         return ()
-    return tuple(Frozen(**one) for one in tomllib.loads(path.read_text(encoding="utf-8"))["frozen"])
+    return tuple(Frozen(**one) for one in tomllib.loads(path.read_text(encoding="utf-8")).get("frozen", ()))
 
 
 def freeze(new: Frozen, path: Path = FROZEN) -> Frozen:
@@ -76,17 +76,19 @@ def freeze(new: Frozen, path: Path = FROZEN) -> Frozen:
     Raises
     ------
     InputError
-        If each rule is frozen as it is, or nothing says why some changed.
+        If each rule is frozen as it is, nothing says why some are not, or a draw that would follow is one that followed
+        before: a rule that is undone must not lead back to draws that were seen.
     """
     before = read_frozen(path)
     fresh = replace(new, rules=dict(new.rules.items() - standing(before).items()))
-    if not fresh.rules:
-        raise InputError(f"all rules are frozen in {path} as they are, the last on {before[-1]}")
-    if before and not new.why:
-        raise InputError(f"say why these rules changed after {before[-1]}: {', '.join(sorted(fresh.rules))}")
-    lines = [
-        f"{name} = {json.dumps(getattr(new, name), ensure_ascii=False)}" for name in ("day", "commit", "profile", "why")
-    ]
+    changed = ", ".join(claim for claim in new.rules if claim in fresh.rules)
+    if not changed:
+        raise InputError(f"all rules are frozen in {path} as they are")
+    if before and not (new.why.strip() and new.why.isprintable()):
+        raise InputError(f"say in a line of text why these rules changed or came after {before[-1]}: {changed}")
+    if seen := {draw for one in before for draw in one.draws} & set(fresh.draws):
+        raise InputError(f"the rules of {changed} lead to draws that were fresh before: {', '.join(map(str, seen))}")
+    lines = [f"{name} = {json.dumps(getattr(new, name))}" for name in ("day", "commit", "profile", "why")]
     rules = [f'{claim} = "{fresh.rules[claim]}"' for claim in new.rules if claim in fresh.rules]
     text = path.read_text(encoding="utf-8") + "\n" if before else ""
     with atomic_file(path) as temporary:
@@ -99,6 +101,11 @@ def freeze(new: Frozen, path: Path = FROZEN) -> Frozen:
 def standing(frozen: Iterable[Frozen]) -> dict[str, str]:
     """Digest of each claim's rule as it was frozen last."""
     return {claim: rule for one in frozen for claim, rule in one.rules.items()}
+
+
+def last_of(frozen: Iterable[Frozen]) -> dict[str, Frozen]:
+    """When each claim's rule was frozen last."""
+    return {claim: one for one in frozen for claim in one.rules}
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,8 @@ def judged_on(store: Results, frozen: Sequence[Frozen], now: Mapping[str, str]) 
     Raises
     ------
     InputError
-        If the records are not of one of the fresh draws, or no claim among them has its frozen rule.
+        If the records are not of one of the fresh draws, of the profile whose rules were frozen and of code that is
+        committed, or no claim among them has its frozen rule.
     """
     runs = {run["name"]: run for run in store.experiments()}
     found = sorted({int(run.get("draw", 0)) for run in runs.values()})
@@ -174,6 +182,13 @@ def judged_on(store: Results, frozen: Sequence[Frozen], now: Mapping[str, str]) 
             f"{store.root} holds records of the draws {', '.join(map(str, found)) or 'none'}; "
             f"one of the fresh ones is asked for: {', '.join(str(draw) for one in frozen for draw in one.draws)}"
         )
+    for name, run in runs.items():
+        if run["profile"] != before[0].profile:
+            raise InputError(f"{name} ran with the profile {run['profile']}; rules are of {before[0].profile}")
+        if "+" in (run["commit"] or "+"):
+            raise InputError(
+                f"{name} ran on code that is in no commit ({run['commit']}): run it again in a clean clone"
+            )
     as_frozen = dict(before[0].rules.items() & now.items())
     rows = []
     for claim in claims.evaluate(store):
@@ -211,10 +226,13 @@ class Confirmation:
         Judged by the rule that was frozen and still stands.
     changed : bool
         Whether the claim's rule is not the one that was frozen last: its rows do not count.
+    earlier : tuple of Row
+        Judged by a rule that was frozen before this one: they do not count, and what they denied is still said.
     """
 
     rows: tuple[Row, ...]
     changed: bool = False
+    earlier: tuple[Row, ...] = ()
 
     @property
     def held(self) -> int:
@@ -225,6 +243,11 @@ class Confirmation:
     def tried(self) -> int:
         """In how many draws it could be judged."""
         return sum(row.status != NOT_RUN for row in self.rows)
+
+    @property
+    def denials(self) -> tuple[Row, ...]:
+        """Where it was judged and does not hold, by its rule or an earlier one."""
+        return tuple(row for row in (*self.earlier, *self.rows) if not row.holds and row.status != NOT_RUN)
 
     @property
     def confirmed(self) -> bool:
@@ -239,22 +262,34 @@ class Confirmation:
 
     def __str__(self) -> str:
         """In words."""
+        before = Confirmation(self.earlier)
+        said = f"; by an earlier rule in {before.held} of {before.tried}" if before.tried else ""
         if self.changed:
-            return "its rule changed after it was frozen"
-        return f"holds in {self.held} of {self.tried} fresh draws" if self.tried else "no fresh draw was judged"
+            return f"its rule changed after rules were frozen{said}"
+        return (
+            f"holds in {self.held} of {self.tried} fresh draws" if self.tried else "no fresh draw was judged"
+        ) + said
 
 
-def confirmations(frozen: Sequence[Frozen], rows: Iterable[Row], now: Mapping[str, str]) -> dict[str, Confirmation]:
-    """What fresh draws said of each claim, by its id, under the rules of `now`."""
-    kept: dict[str, list[Row]] = {claim: [] for claim in now}
-    rules = standing(frozen)
-    for row in rows:
-        if now.get(row.claim) == row.rule == rules.get(row.claim):
-            kept[row.claim].append(row)
-    return {
-        claim: Confirmation(tuple(kept[claim]), bool(frozen) and rules.get(claim) != rule)
-        for claim, rule in now.items()
-    }
+def confirmations(frozen: Sequence[Frozen], rows: Sequence[Row], now: Mapping[str, str]) -> dict[str, Confirmation]:
+    """What fresh draws said of each claim, by its id, under the rules of `now`.
+
+    A row counts if it was judged by today's rule, on a draw that follows from the last time that this was frozen.
+    """
+    last, of = last_of(frozen), {claim: [row for row in rows if row.claim == claim] for claim in now}
+    found = {}
+    for claim, rule in now.items():
+        one = last.get(claim)
+        stands = one is not None and one.rules[claim] == rule
+        counts = [row for row in of[claim] if one and stands and row.rule == rule and row.draw in one.draws]
+        earlier = [row for row in of[claim] if row not in counts and is_frozen(row, frozen)]
+        found[claim] = Confirmation(tuple(counts), bool(frozen) and not stands, tuple(earlier))
+    return found
+
+
+def is_frozen(row: Row, frozen: Iterable[Frozen]) -> bool:
+    """Whether a row was judged by a rule that some freeze has, on a draw that follows from it."""
+    return any(one.rules.get(row.claim) == row.rule and row.draw in one.draws for one in frozen)
 
 
 def of_study() -> dict[str, Confirmation]:

@@ -3,7 +3,8 @@
 The rule is what the claim says, its bars, the budgets that its page runs with, the recipes of the zoo models that the
 page names, the cell that hands records to the predicate, and the code of the predicate with all functions, classes and
 constants that this reaches in the project. Names are followed, and not modules: what else stands in the same file does
-not count, nor do statistics, which have tests of their own. Comments, docstrings, annotations and layout count as
+not count, nor do statistics, which have tests of their own, nor the cells and functions by which a page measures: there
+a row's commit says what ran. Comments, docstrings, annotations and layout count as
 nothing. A plain constant counts by its value; what may change while a program runs, or has no value that can be written
 down (a table, an object, a lambda, what another function made), by the statement that binds it and all that this
 reaches. A file counts where code that is reached names it and it lies beside that code.

@@ -9,7 +9,17 @@ from typing import Any
 from provlab.plots import style
 from provlab.plots.style import require
 from provlab_study.publishing.claims import same_records, words
-from provlab_study.publishing.confirmation import FRESH, LEVEL, SHARE, Confirmation, Frozen, Row, confirms, passed_by
+from provlab_study.publishing.confirmation import (
+    FRESH,
+    LEVEL,
+    SHARE,
+    Confirmation,
+    Frozen,
+    Row,
+    confirms,
+    last_of,
+    passed_by,
+)
 from provlab_study.publishing.evidence import (
     BAR_SET,
     EXPERIMENT_CHANGED,
@@ -148,7 +158,7 @@ def confirmed_so_far(confirmed: Mapping[str, Confirmation], frozen: Sequence[Fro
     draws = Counter(row.draw for one in confirmed.values() for row in one.rows if row.status != NOT_RUN)
     fewest = next(k for k in range(1, FRESH + 1) if confirms(k, k))
     first, *again = frozen
-    when = "".join(f"; those of {', '.join(one.rules)} again, {one}" for one in again)
+    when = "".join(f"; those of {', '.join(one.rules)} on {one}" for one in again)
     said = (
         f"<p><strong>{counts} of {n} claims are confirmed</strong> by fresh draws of the study, under rules that were "
         f"frozen before ({first}{when}): a claim is confirmed where it holds in more than {SHARE:.0%} of worlds, at "
@@ -183,9 +193,9 @@ def fresh_draws(confirmed: Mapping[str, Confirmation], frozen: Sequence[Frozen])
         "draws cannot show: the zoo is small, the same people wrote it and the rules, and all draws share "
         "architectures, recipes and corpus.</p><p>Each status that was judged opens.</p>"
     )
-    later: dict[str, Frozen] = {claim: one for one in frozen for claim in one.rules}
+    last = last_of(frozen)
     return said + "".join(
-        _of_frozen(one, {claim: its for claim, its in confirmed.items() if later.get(claim, frozen[-1]) is one})
+        _of_frozen(one, {claim: its for claim, its in confirmed.items() if last.get(claim, frozen[-1]) is one})
         for one in frozen
     )
 
@@ -248,22 +258,21 @@ def denied(claims: Sequence[Mapping[str, Any]], confirmed: Mapping[str, Confirma
     """
     names = ("Claim", "Fresh draws", "What it says", "What was seen where it does not hold")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
-    some = [claim for claim in claims if (one := confirmed[claim["id"]]).held < one.tried]
+    some = [claim for claim in claims if confirmed[claim["id"]].denials]
     some.sort(key=lambda claim: not confirmed[claim["id"]].held)
     body = "".join(_denied(claim, confirmed[claim["id"]]) for claim in some)
     return f'<table class="provlab-scoreboard history"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def _denied(claim: Mapping[str, Any], one: Confirmation) -> str:
-    against = [row for row in one.rows if not row.holds and row.status != NOT_RUN]
-    first = [html.escape((row.why or row.ours).split("; ")[0]) for row in against]
+    first = [html.escape((row.why or row.ours).split("; ")[0]) for row in one.denials]
     seen = "".join(
         f"<details><summary>{row.draw}, {words(row.status)}: {short}</summary>{_seen(row)}</details>"
-        for row, short in zip(against, first, strict=True)
+        for row, short in zip(one.denials, first, strict=True)
     )
     reason = claim.get("on_draws") if one.held else ""
     return (
-        f'<tr class="{_class(against[0].status)}"><th scope="row">{html.escape(str(claim["id"]))}</th>'
+        f'<tr class="{_class(one.denials[0].status)}"><th scope="row">{html.escape(str(claim["id"]))}</th>'
         f'<td data-label="Fresh draws">{html.escape(str(one))}</td>'
         f'<td data-label="What it says">{html.escape(_text(claim.get("statement")))}{_note(reason)}</td>'
         f'<td data-label="Seen">{seen}</td></tr>'

@@ -80,8 +80,9 @@ def by_loss(compared: BothDirections) -> BothDirections:
 def until_converged(run: Callable[..., Samples], n_steps: int, *, seed: int, doublings: int) -> Samples:
     """Let a run of the sampler go on from where it ended, twice as long each time, until its chains have converged.
 
-    What it drew before is left out, as a burn-in is. A run that has not converged after the last doubling comes back
-    as it is.
+    What it drew before is left out. A run that has not converged after the last doubling comes back as it is. The
+    stretch that comes back was chosen by its convergence: what chains visit rarely and leave slowly counts too little
+    in it, though more than where runs that do not converge are thrown away.
 
     Parameters
     ----------

@@ -50,16 +50,54 @@ def test_what_is_frozen_stays_and_rules_that_changed_are_frozen_again_with_draws
     path = tmp_path / "frozen.toml"
     assert read_frozen(path) == ()
     assert freeze(FROZEN, path) == FROZEN
-    with pytest.raises(InputError, match=r"all rules are frozen in .* the last on 2026-01-01, commit aaaaaaaaa"):
+    with pytest.raises(InputError, match=r"all rules are frozen in .* as they are"):
         freeze(FROZEN, path)
     later = Frozen("2026-02-02", "c" * 40, "default", {"I1": "one", "I4": "longer"})
-    with pytest.raises(InputError, match="say why these rules changed after 2026-01-01, commit aaaaaaaaa: I4"):
-        freeze(later, path)
+    for why in ("", " ", "a\x7fb", "two\nlines"):  # what a table of settings could not hold, too
+        with pytest.raises(
+            InputError, match=r"say in a line of text why these rules .* 2026-01-01, commit aaaaaaaaa: I4"
+        ):
+            freeze(replace(later, why=why), path)
     assert read_frozen(path) == (FROZEN,)
     again = freeze(replace(later, why='its runs "stopped"'), path)
     assert again == replace(later, why='its runs "stopped"', rules={"I4": "longer"})
     assert read_frozen(path) == (FROZEN, again)
-    assert not set(again.draws) & set(FROZEN.draws)
+
+
+def test_a_rule_that_leads_to_draws_that_were_fresh_before_is_refused(tmp_path):
+    """As a rule that is undone would, or by chance: these two share draw 35."""
+    path = tmp_path / "frozen.toml"
+    only = replace(FROZEN, rules={"I1": "one"})
+    freeze(only, path)
+    freeze(replace(only, rules={"I1": "more"}, why="longer"), path)
+    with pytest.raises(InputError, match="the rules of I1 lead to draws that were fresh before"):
+        freeze(replace(only, why="undone"), path)
+    path.unlink()
+    freeze(FROZEN, path)
+    with pytest.raises(InputError, match=r"fresh before: 35$"):
+        freeze(replace(FROZEN, rules={"I1": "r145"}, why="longer"), path)
+
+
+def test_draws_of_an_earlier_freeze_never_count_for_a_rule_that_is_undone():
+    changed = replace(FROZEN, rules={"I1": "more"}, why="longer")
+    undone = replace(FROZEN, rules={"I1": "one", "I5": "five"}, why="shorter again")
+    seen = [row(draw=draw) for draw in FROZEN.draws]
+    found = confirmations((FROZEN, changed, undone), seen, {"I1": "one"})["I1"]
+    assert (found.rows, found.changed, found.confirmed) == ((), False, False)
+    new = [row(draw=draw) for draw in undone.draws]
+    assert confirmations((FROZEN, changed, undone), [*seen, *new], {"I1": "one"})["I1"].rows == tuple(new)
+
+
+def test_what_an_earlier_rule_denied_is_still_said():
+    again = replace(FROZEN, rules={"I1": "more"}, why="longer")
+    old = [
+        row(draw=draw, status=status) for draw, status in zip(FROZEN.draws, ["holds", "fails", NOT_RUN], strict=False)
+    ]
+    new = [row(draw=again.draws[0], rule="more")]
+    elsewhere = [row(draw=1, status="fails"), row(draw=again.draws[1], status="fails")]  # on no draw of that rule
+    found = confirmations((FROZEN, again), [*old, *new, *elsewhere], {"I1": "more"})["I1"]
+    assert found.denials == (old[1],)
+    assert str(found) == "holds in 1 of 1 fresh draws; by an earlier rule in 1 of 2"
 
 
 def test_draws_that_were_seen_before_a_rule_was_frozen_again_never_count(tmp_path):
@@ -108,7 +146,7 @@ def test_what_five_draws_can_show():
 
 
 def test_a_claim_whose_rule_changed_has_no_rows(tmp_path):
-    table = [row(draw=draw) for draw in range(5)] + [row("I4", draw, rule="four") for draw in range(5)]
+    table = [row(draw=draw) for draw in FROZEN.draws] + [row("I4", draw, rule="four") for draw in FROZEN.draws]
     as_it_was = confirmations((FROZEN,), table, {"I1": "one", "I4": "four"})
     assert all(one.confirmed and not one.changed for one in as_it_was.values())
     now = confirmations((FROZEN,), table, {"I1": "one", "I4": "laxer", "O9": "new"})
@@ -116,11 +154,16 @@ def test_a_claim_whose_rule_changed_has_no_rows(tmp_path):
     assert (now["I4"].rows, now["I4"].confirmed, str(now["I4"])) == (
         (),
         False,
-        "its rule changed after it was frozen",
+        "its rule changed after rules were frozen; by an earlier rule in 5 of 5",
     )
-    assert now["O9"].changed  # a claim that came later
+    assert (now["O9"].changed, str(now["O9"])) == (True, "its rule changed after rules were frozen")  # it came later
     # and rows that were judged by another rule than the frozen one never count
-    assert confirmations((FROZEN,), [row(rule="laxer")] * 5, {"I1": "laxer", "I4": "four"})["I1"].rows == ()
+    assert (
+        confirmations(
+            (FROZEN,), [row(rule="laxer", draw=draw) for draw in FROZEN.draws], {"I1": "laxer", "I4": "four"}
+        )["I1"].rows
+        == ()
+    )
 
 
 def test_the_table_keeps_its_rows(tmp_path):
@@ -156,6 +199,14 @@ def test_a_fresh_draw_is_judged_by_the_rules_that_are_as_they_were_frozen(tmp_pa
     assert judged_on(store, (FROZEN,), {**now, "I4": "laxer"}) == [row(draw=fresh)]
     with pytest.raises(InputError, match="no claim whose rule is the one that was frozen on 2026-01-01"):
         judged_on(store, (FROZEN,), {**now, "I1": "laxer"})
+    for said, wrong in (
+        ("ran with the profile smoke; rules are of default", {"profile": "smoke"}),
+        ("ran on code that is in no commit", {"commit": "b" * 40 + "+changes"}),
+        ("ran on code that is in no commit", {"commit": None}),
+    ):
+        store.put_experiment("exchangeability", experiment(fresh) | wrong)
+        with pytest.raises(InputError, match=said):
+            judged_on(store, (FROZEN,), now)
     store.put_experiment("exchangeability", experiment(0))
     with pytest.raises(InputError, match="holds records of the draws 0; one of the fresh ones is asked for"):
         judged_on(store, (FROZEN,), now)

@@ -4,6 +4,7 @@ import calendar
 import html
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -215,7 +216,7 @@ def test_rules_that_were_frozen_again_have_draws_of_their_own():
     rest = ("holds", "0.8", "", "", "page", 90.0, "a" * 40, "one CPU", "2026-01-02")
     drawn = [Confirmation((Row(claim, draw, *rest),)) for claim, draw in (("I1", 1111), ("I2", 2222))]
     said = fresh_draws(dict(zip(("I1", "I2"), drawn, strict=True)), (first, again))
-    assert "frozen before (2026-01-01, commit aaaaaaaaa; those of I2 again, 2026-02-02, commit bbbbbbbbb)" in said
+    assert "frozen before (2026-01-01, commit aaaaaaaaa; those of I2 on 2026-02-02, commit bbbbbbbbb)" in said
     assert "have another chance, which is not counted here" in said
     one, two = said.split("Frozen: ")[1:]
     assert ("claim-I1" in one, "claim-I2" in one, ">1111</th>" in one, ">2222</th>" in one) == (
@@ -244,9 +245,12 @@ def test_what_fresh_draws_deny_has_what_was_seen_and_the_reason():
         "I2": drawn("I2", "fails", "fails"),
         "I3": drawn("I3", "holds", "not run", "fails"),
         "I4": drawn("I4"),
+        "I5": replace(drawn("I5", "holds"), earlier=drawn("I5", "fails").rows),
     }
     table = denied([{"id": claim, "statement": "all", "on_draws": "by chance"} for claim in confirmed], confirmed)
-    first, second = re.findall(r'<tr class="fails"><th scope="row">(.*?)</tr>', table)
+    first, before, second = re.findall(r'<tr class="fails"><th scope="row">(.*?)</tr>', table)
+    assert before.startswith("I5")  # by a rule that was frozen before
+    assert "holds in 1 of 1 fresh draws; by an earlier rule in 0 of 1" in before
     assert first.startswith("I3")  # it holds on some
     assert "holds in 1 of 2 fresh draws" in first
     assert '<p class="why">by chance</p>' in first

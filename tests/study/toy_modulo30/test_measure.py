@@ -136,10 +136,37 @@ def test_a_run_begins_where_the_last_one_ended():
     )
     short = go(n_steps=20, seed=3)
     assert not converged(short).ok
-    long = measure.until_converged(go, 20, seed=3, doublings=8)
+    stretches = []
+
+    def watched(**settings):
+        drawn = go(**settings)
+        stretches.append((settings, drawn))
+        return drawn
+
+    long = measure.until_converged(watched, 20, seed=3, doublings=8)
     assert converged(long).ok
     assert long.nll.shape[2] > short.nll.shape[2]
+    for (_, before), (settings, _) in pairwise(stretches):
+        energies = (settings["start"] != 0).mean(axis=1) * 3.0  # in the sampler's order: levels, then chains
+        assert energies.reshape(3, 8).tolist() == before.nll[:, :, -1].tolist()
     assert measure.until_converged(go, 20, seed=3, doublings=0).nll.tolist() == short.nll.tolist()
+
+
+def test_no_two_stretches_of_a_study_have_one_seed(monkeypatch):
+    """Of runs that a page tells apart by a thousand seeds and more, in two draws that follow each other."""
+    monkeypatch.setattr(measure, "converged", lambda drawn: SimpleNamespace(ok=False))
+    seeds = []
+
+    def run(*, n_steps, seed, start=None):
+        seeds.append(seed)
+        return samples(np.zeros((2, 3)))
+
+    firsts = [
+        each * (draw * 100_000 + 1) + k for draw in (9_998, 9_999) for each in (1000, 2000, 500_000) for k in range(99)
+    ]
+    for first in firsts:
+        measure.until_converged(run, 1, seed=first, doublings=5)
+    assert len(set(seeds)) == len(seeds) == 6 * len(firsts)
 
 
 def test_runs_that_do_not_converge_are_left_out_and_counted():
