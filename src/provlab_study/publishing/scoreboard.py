@@ -226,7 +226,7 @@ def _cost(confirmed: Mapping[str, Confirmation], draw: int) -> str:
     rows = [row for one in confirmed.values() for row in one.rows if row.draw == draw]
     pages = {row.experiment: row.seconds for row in rows}
     return (
-        f"{len(pages)} pages that ran {sum(pages.values()) / 60:,.0f} minutes one by one, "
+        f"{len(pages)} page{'s' * (len(pages) > 1)} that ran {sum(pages.values()) / 60:,.0f} minutes one by one, "
         f"beside others · {html.escape(made_by(map(asdict, rows)))}"
     )
 

@@ -218,6 +218,7 @@ def test_rules_that_were_frozen_again_have_draws_of_their_own():
     said = fresh_draws(dict(zip(("I1", "I2"), drawn, strict=True)), (first, again))
     assert "frozen before (2026-01-01, commit aaaaaaaaa; those of I2 on 2026-02-02, commit bbbbbbbbb)" in said
     assert "have another chance, which is not counted here" in said
+    assert "Draw 1111: 1 page that ran 2 minutes" in said
     one, two = said.split("Frozen: ")[1:]
     assert ("claim-I1" in one, "claim-I2" in one, ">1111</th>" in one, ">2222</th>" in one) == (
         True,
