@@ -17,10 +17,11 @@ from pathlib import Path
 
 from provlab.errors import InputError
 from provlab.files import atomic_file, digest
+from provlab.provenance import BETWEEN_DRAWS
 from provlab_study.publishing import claims
 from provlab_study.publishing.evidence import HELD, NOT_RUN, share_interval
 from provlab_study.publishing.results import Results
-from provlab_study.publishing.rules import rule_digests
+from provlab_study.publishing.rules import rule_digests, settings
 
 FROZEN = Path(__file__).with_name("frozen.toml")
 TABLE = Path(__file__).with_name("confirmation.csv")
@@ -171,8 +172,8 @@ def judged_on(store: Results, frozen: Sequence[Frozen], now: Mapping[str, str]) 
     Raises
     ------
     InputError
-        If the records are not of one of the fresh draws, of the profile whose rules were frozen and of code that is
-        committed, or no claim among them has its frozen rule.
+        If the records are not of one of the fresh draws, of the profile whose rules were frozen, with its parameters
+        and of code that is committed, or no claim among them has its frozen rule.
     """
     runs = {run["name"]: run for run in store.experiments()}
     found = sorted({int(run.get("draw", 0)) for run in runs.values()})
@@ -185,6 +186,10 @@ def judged_on(store: Results, frozen: Sequence[Frozen], now: Mapping[str, str]) 
     for name, run in runs.items():
         if run["profile"] != before[0].profile:
             raise InputError(f"{name} ran with the profile {run['profile']}; rules are of {before[0].profile}")
+        asked = settings(name, run["profile"])
+        asked |= {key: value + found[0] * BETWEEN_DRAWS for key, value in asked.items() if key == "seed"}
+        if changed := [key for key, value in run["parameters"].items() if value != asked.get(key)]:
+            raise InputError(f"{name} ran with other parameters than its profile gives: {', '.join(changed)}")
         if "+" in (run["commit"] or "+"):
             raise InputError(
                 f"{name} ran on code that is in no commit ({run['commit']}): run it again in a clean clone"

@@ -49,6 +49,12 @@ def rule_digests(profile: str) -> dict[str, str]:
     return {claim["id"]: rule_digest(claim, profile) for claim in claims.load_claims() if profile in claim["profiles"]}
 
 
+def settings(page: str, profile: str) -> dict[str, Any]:
+    """What a page runs with in a profile: its parameters, and above them what the profile gives."""
+    given = _given(page, profile)
+    return {name: given.get(name, one.value) for name, one in parameters_of(find_notebook(page)).items()}
+
+
 @cache
 def _budgets(page: str, profile: str) -> str:
     """Digest of the parameters that a page runs with in a profile."""

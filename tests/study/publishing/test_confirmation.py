@@ -19,6 +19,7 @@ from provlab_study.publishing.confirmation import (
 )
 from provlab_study.publishing.evidence import BAR_SET, NOT_RUN, WITHIN_SPREAD
 from provlab_study.publishing.results import Results
+from provlab_study.publishing.rules import settings
 
 FROZEN = Frozen("2026-01-01", "a" * 40, "default", {"I1": "one", "I4": "four"})
 
@@ -175,10 +176,12 @@ def test_the_table_keeps_its_rows(tmp_path):
 
 
 def experiment(draw):
+    asked = settings("exchangeability", "default")
     verdict = {"status": "holds", "ours": "0.051", "why": "", "margin": "far", "replicates": ""}
     return {
         "name": "exchangeability",
         "profile": "default",
+        "parameters": {**asked, "seed": asked["seed"] + draw * 100_000},
         "pairs": [],
         "measurements": {},
         "judgements": {"I1": verdict},
@@ -201,6 +204,8 @@ def test_a_fresh_draw_is_judged_by_the_rules_that_are_as_they_were_frozen(tmp_pa
         judged_on(store, (FROZEN,), {**now, "I1": "laxer"})
     for said, wrong in (
         ("ran with the profile smoke; rules are of default", {"profile": "smoke"}),
+        ("ran with other parameters than its profile gives: seed$", {"parameters": {"seed": 7}}),
+        ("ran with other parameters than its profile gives: n_pairs$", {"parameters": {"n_pairs": 7}}),
         ("ran on code that is in no commit", {"commit": "b" * 40 + "+changes"}),
         ("ran on code that is in no commit", {"commit": None}),
     ):
